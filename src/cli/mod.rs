@@ -28,6 +28,8 @@ mod past;
 mod preflight;
 mod processes;
 mod progress;
+#[cfg(feature = "archive")]
+mod remedy;
 pub mod render;
 mod repositories;
 mod restoring;

@@ -1,8 +1,11 @@
 //! What can go wrong at a remote.
 
+use std::path::PathBuf;
+
 use crate::archive::ArchiveError;
 use crate::path_text::Shown;
 use crate::sys;
+use crate::verify::VerifyError;
 
 use super::AddressError;
 
@@ -95,9 +98,29 @@ pub enum RemoteError {
     /// An archive could not be written or read.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
+    /// A session that is here cannot be used, so nothing can be added to it.
+    #[error("{reason}; move {} away, then pull again", Shown::path(session))]
+    UnusableHere {
+        /// Its directory.
+        session: PathBuf,
+        /// The defect.
+        reason: String,
+    },
+    /// What is here cannot be verified.
+    #[error(transparent)]
+    Verify(VerifyError),
     /// Somebody asked to stop.
     #[error("stopped")]
     Cancelled,
+}
+
+impl From<VerifyError> for RemoteError {
+    fn from(error: VerifyError) -> Self {
+        match error {
+            VerifyError::Cancelled => Self::Cancelled,
+            error => Self::Verify(error),
+        }
+    }
 }
 
 impl RemoteError {

@@ -12,11 +12,13 @@ use serde::Serialize;
 use super::agreement::{Agreement, compare};
 use super::error::RemoteError;
 use super::inventory::SessionArchives;
+use super::mend;
 use super::place::Place;
 use super::watched::Failure;
 use crate::archive::{ArchiveError, ArchiveName, Identities, ReceiveReport, Receiver, Role};
 use crate::progress::{Progress, Stage};
 use crate::snapshot::SessionDir;
+use crate::store::StoreError;
 
 /// A snapshot that could not be fetched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -37,10 +39,17 @@ pub struct PullReport {
     pub archives_read: u64,
     /// Snapshots that the remote cannot give back.
     pub not_pulled: Vec<NotPulled>,
+    /// Objects that were missing or damaged here, and that the remote gave back.
+    pub mended: u64,
+    /// Whether everything that is here of the session was read and is whole.
+    pub is_verified: bool,
+    /// What is damaged here, and was not mended.
+    #[serde(skip)]
+    pub damage: Option<String>,
 }
 
 /// Fetches snapshots of a session into the store in `root`: these, or all that the remote has.
-/// Everything is verified before it appears.
+/// Every byte that comes is verified before it appears; [`prove`](super::prove) reads what was here.
 ///
 /// # Errors
 /// When none of the snapshots can be had, the session here is another one, or a call fails; nothing
@@ -54,55 +63,28 @@ pub fn pull(
     identities: &Identities,
     progress: &dyn Progress,
 ) -> Result<PullReport, RemoteError> {
-    let mut pulling = Pulling { place, held: held.clone(), session, root, identities, progress };
+    let mut pulling = Pulling {
+        place,
+        held: held.clone(),
+        session,
+        root,
+        identities,
+        progress,
+        takes_held: false,
+    };
     pulling.agree()?;
-    let mut open = wanted.cloned().unwrap_or_else(|| held.numbers());
-    let mut not_pulled = pulling.take_out_unavailable(&mut open)?;
-    loop {
-        if let (true, Some(first)) = (open.is_empty(), not_pulled.first()) {
-            return Err(RemoteError::Unavailable {
-                snapshot: format!("{session}/{}", first.snapshot),
-                place: place.address().to_string(),
-                reason: first.reason.clone(),
-            });
-        }
-        match pulling.attempt(&open) {
-            Ok((received, archives_read)) => {
-                not_pulled.sort_by_key(|one| one.snapshot);
-                return Ok(PullReport { received, archives_read, not_pulled });
-            }
-            Err(Failed::Archive { name, error }) => {
-                let number = name.id.number();
-                if pulling.has_other_than(&name) {
-                    pulling.held.forget(&name);
-                    continue;
-                }
-                let before = open.len();
-                let reason = format!("the archive of snapshot {number}: {error}");
-                open.retain(|target| {
-                    let needs = pulling.needs(*target, number);
-                    if needs {
-                        let reason = reason.clone();
-                        not_pulled.push(NotPulled { snapshot: *target, reason });
-                    }
-                    !needs
-                });
-                if open.len() == before {
-                    return Err((*error).into());
-                }
-            }
-            Err(Failed::Whole(error)) => return Err(error),
-        }
-    }
+    pulling.fetch(wanted.cloned().unwrap_or_else(|| held.numbers()))
 }
 
-struct Pulling<'a> {
-    place: &'a Place,
-    held: SessionArchives,
-    session: &'a str,
-    root: &'a Path,
-    identities: &'a Identities,
-    progress: &'a dyn Progress,
+pub(super) struct Pulling<'a> {
+    pub(super) place: &'a Place,
+    pub(super) held: SessionArchives,
+    pub(super) session: &'a str,
+    pub(super) root: &'a Path,
+    pub(super) identities: &'a Identities,
+    pub(super) progress: &'a dyn Progress,
+    /// Whether snapshots that are here are fetched, too: what is missing of them.
+    pub(super) takes_held: bool,
 }
 
 enum Failed {
@@ -125,6 +107,62 @@ impl From<ArchiveError> for Failed {
 }
 
 impl Pulling<'_> {
+    /// Fetches snapshots, and passes over archives that are of no use.
+    pub(super) fn fetch(&mut self, mut open: BTreeSet<u64>) -> Result<PullReport, RemoteError> {
+        let mut not_pulled = self.take_out_unavailable(&mut open)?;
+        let mut set_aside = BTreeSet::new();
+        loop {
+            if let (true, Some(first)) = (open.is_empty(), not_pulled.first()) {
+                return Err(RemoteError::Unavailable {
+                    snapshot: format!("{}/{}", self.session, first.snapshot),
+                    place: self.place.address().to_string(),
+                    reason: first.reason.clone(),
+                });
+            }
+            match self.attempt(&open) {
+                Ok((received, archives_read)) => {
+                    not_pulled.sort_by_key(|one| one.snapshot);
+                    let is_verified = received.is_new_session && !received.uses_unread;
+                    return Ok(PullReport {
+                        received,
+                        archives_read,
+                        not_pulled,
+                        mended: set_aside.len() as u64,
+                        is_verified,
+                        damage: None,
+                    });
+                }
+                Err(Failed::Archive { name, error }) => {
+                    let number = name.id.number();
+                    if self.has_other_than(&name) {
+                        self.held.forget(&name);
+                        continue;
+                    }
+                    let before = open.len();
+                    let reason = format!("the archive of snapshot {number}: {error}");
+                    open.retain(|target| {
+                        let needs = self.needs(*target, number);
+                        if needs {
+                            let reason = reason.clone();
+                            not_pulled.push(NotPulled { snapshot: *target, reason });
+                        }
+                        !needs
+                    });
+                    if open.len() == before {
+                        return Err((*error).into());
+                    }
+                }
+                // The list of a directory that is damaged here: an archive has it.
+                Err(Failed::Whole(RemoteError::Archive(ArchiveError::Store(
+                    StoreError::Corrupt { hash, .. },
+                )))) if set_aside.insert(hash) => {
+                    mend::set_aside(self.root, [hash], self.progress)?;
+                }
+                Err(Failed::Whole(error)) => return Err(error),
+            }
+        }
+    }
+
     /// Takes the snapshots out whose chains have gaps.
     fn take_out_unavailable(
         &self,
@@ -173,10 +211,25 @@ impl Pulling<'_> {
         chain.iter().any(|name| name.id.number() == number)
     }
 
+    /// What to do about a session here that cannot be used.
+    fn unusable(&self, error: ArchiveError) -> RemoteError {
+        match error {
+            ArchiveError::Snapshot(error) => RemoteError::UnusableHere {
+                session: self.root.join(self.session),
+                reason: error.to_string(),
+            },
+            error => error.into(),
+        }
+    }
+
     fn attempt(&self, open: &BTreeSet<u64>) -> Result<(ReceiveReport, u64), Failed> {
-        let mut receiver = Receiver::new(self.root, self.session, self.progress)?;
+        let receiver = Receiver::new(self.root, self.session, self.progress);
+        let mut receiver = receiver.map_err(|error| self.unusable(error))?;
         let here: BTreeSet<u64> = receiver.already_here().iter().copied().collect();
-        let mut targets: BTreeSet<u64> = open.difference(&here).copied().collect();
+        let mut targets: BTreeSet<u64> = match self.takes_held {
+            true => open.clone(),
+            false => open.difference(&here).copied().collect(),
+        };
         // Lengths of archives are no measure of what comes out of them.
         self.progress.begin(Stage::Download, None);
         let mut needed = None;

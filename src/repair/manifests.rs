@@ -194,7 +194,11 @@ fn read(dir: &Path) -> sys::Result<Vec<u8>> {
 }
 
 /// Puts the manifest of a snapshot into the session's quarantine, if there is one.
-fn set_aside(session: &SessionDir, number: u64, way: Way) -> Result<Option<PathBuf>, RepairError> {
+fn set_aside(
+    session: &SessionDir,
+    number: u64,
+    way: Way,
+) -> Result<Option<PathBuf>, ManifestError> {
     let snapshots = session.dir()?.open_dir(layout::SNAPSHOTS.as_bytes())?;
     let dir = match snapshots.open_dir(number.to_string().as_bytes()) {
         Ok(dir) => dir,
@@ -202,6 +206,16 @@ fn set_aside(session: &SessionDir, number: u64, way: Way) -> Result<Option<PathB
         Err(error) => return Err(error.into()),
     };
     put_aside(session, &dir, &format!("snapshot-{number}"), way)
+}
+
+/// Moves the manifest of a snapshot into the session's quarantine, if there is one: a better one
+/// takes its place. Under the session's lock.
+///
+/// # Errors
+/// When it cannot be moved.
+#[cfg(feature = "archive")]
+pub(crate) fn set_manifest_aside(session: &SessionDir, number: u64) -> Result<(), ManifestError> {
+    set_aside(session, number, Way::Move).map(drop)
 }
 
 /// Whether what is put into quarantine stays under its name as well, until it is replaced at once.
@@ -216,7 +230,7 @@ fn put_aside(
     dir: &Dir,
     called: &str,
     way: Way,
-) -> Result<Option<PathBuf>, RepairError> {
+) -> Result<Option<PathBuf>, ManifestError> {
     let name = layout::MANIFEST.as_bytes();
     let Some(stat) = dir.try_stat(name)? else { return Ok(None) };
     let own = session.dir()?;

@@ -44,6 +44,8 @@ use crate::store::{ImportError, LocalStore, StoreError};
 use crate::sys;
 use crate::verify::{Verifier, VerifyError, VerifyOptions, VerifyReport};
 
+#[cfg(feature = "archive")]
+pub(crate) use manifests::set_manifest_aside;
 use objects::Objects;
 
 /// Where to look for good copies, and how to verify.

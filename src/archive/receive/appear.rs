@@ -11,14 +11,21 @@ use crate::diff::{ChangeSummary, count_changes};
 use crate::layout;
 use crate::manifest::{RemovalReason, RemovedSnapshot, SnapshotKind, SnapshotManifest};
 use crate::progress::wait_for;
+use crate::repair::set_manifest_aside;
 use crate::snapshot::{LoadedManifest, SessionDir, SessionMetadata};
 use crate::sys::Dir;
 
 impl Receiver<'_> {
     pub(super) fn appear(self) -> Result<ReceiveReport, ArchiveError> {
         let is_new = self.here.is_empty();
-        let mut snapshots: Vec<u64> = self.targets.iter().map(|head| head.id.number()).collect();
+        let targets = self.targets.iter().map(|head| head.id.number());
+        let (mut already_here, mut snapshots): (Vec<u64>, Vec<u64>) =
+            targets.partition(|number| self.held.contains(number));
+        already_here.sort_unstable();
         snapshots.sort_unstable();
+        if !self.lost.is_empty() {
+            self.replace_lost()?;
+        }
         if let Some(last) = snapshots.last().copied() {
             match is_new {
                 true => self.make(last)?,
@@ -29,10 +36,26 @@ impl Receiver<'_> {
             session_id: self.session,
             is_new_session: is_new && !snapshots.is_empty(),
             snapshots,
-            already_here: self.already,
+            already_here,
             objects_written: self.objects_written,
             bytes_written: self.bytes_written,
+            uses_unread: self.needs.here() > 0,
         })
+    }
+
+    /// Puts manifests that came in the place of lost ones. Their hashes are those that the session
+    /// lists, or they had been refused.
+    fn replace_lost(&self) -> Result<(), ArchiveError> {
+        let session = SessionDir::open(&self.root.join(&self.session))?;
+        let lock = wait_for(self.progress, || session.try_lock())?;
+        let _lock = lock.ok_or(ArchiveError::Cancelled)?;
+        for number in &self.lost {
+            if let Some(bytes) = self.manifests.get(*number)? {
+                set_manifest_aside(&session, *number)?;
+                session.publish_bytes(*number, &bytes)?;
+            }
+        }
+        Ok(())
     }
 
     /// Makes the session under a hidden name, and gives it its own when it is complete.

@@ -28,7 +28,7 @@ use crate::layout;
 use crate::manifest::SnapshotManifest;
 use crate::object::ContentHash;
 use crate::progress::{Amount, Progress, Stage, wait_for};
-use crate::snapshot::{SessionDir, SessionMetadata, parse_manifest};
+use crate::snapshot::{ManifestError, SessionDir, SessionMetadata, parse_manifest};
 use crate::store::{ImportError, LocalStore, ObjectStore, Packer, StoreLock, Transfer};
 use crate::sys::{self, Dir, IoContext, TempFile};
 
@@ -69,6 +69,8 @@ pub struct ReceiveReport {
     pub objects_written: u64,
     /// Bytes of these objects.
     pub bytes_written: u64,
+    /// Whether the store had contents that were not read.
+    pub uses_unread: bool,
 }
 
 /// Makes snapshots of one session. Archives are read one after the other, each target before its
@@ -85,8 +87,10 @@ pub struct Receiver<'a> {
     here: Vec<ContentHash>,
     /// Those that are held.
     held: Vec<u64>,
+    /// Those that the session lists, and whose manifests are missing or damaged.
+    lost: Vec<u64>,
+    /// Snapshots of which nothing may be missing at the end, those that are held included.
     targets: Vec<ArchiveHead>,
-    already: Vec<u64>,
     manifests: Manifests,
     /// Facts of the session, of the archive that knows most.
     facts: Option<SessionMetadata>,
@@ -118,12 +122,9 @@ impl<'a> Receiver<'a> {
         // Held until the session is visible: the collector sees all of it or nothing.
         let lock = wait_for(progress, || store.try_lock_shared())?;
         let lock = lock.ok_or(ArchiveError::Cancelled)?;
-        let (here, held) = match SessionDir::open(&root.join(session)) {
-            Ok(dir) => {
-                let chain = dir.chain()?;
-                (chain.iter().map(|it| it.hash).collect(), dir.snapshot_numbers()?)
-            }
-            Err(_) => (Vec::new(), Vec::new()),
+        let (here, held, lost) = match SessionDir::open(&root.join(session)) {
+            Ok(dir) => snapshots_of(&dir)?,
+            Err(_) => Default::default(),
         };
         Ok(Self {
             progress,
@@ -134,8 +135,8 @@ impl<'a> Receiver<'a> {
             needs: Needs::default(),
             here,
             held,
+            lost,
             targets: Vec::new(),
-            already: Vec::new(),
             manifests: Manifests::default(),
             facts: None,
             last_read: None,
@@ -169,12 +170,9 @@ impl<'a> Receiver<'a> {
             self.facts = Some(reader.session.clone());
         }
         if role == Role::Target {
-            if self.held.contains(&number) {
-                self.already.push(number);
-            } else {
-                self.needs.need(&self.store, head.merkle_root)?;
-                self.targets.push(head.clone());
-            }
+            // Also of one that is here: what is lost of it comes back.
+            self.needs.need(&self.store, head.merkle_root)?;
+            self.targets.push(head.clone());
         }
         self.need_ignore_files(number, &bytes)?;
         self.read_parts(&mut reader)?;
@@ -282,8 +280,8 @@ impl<'a> Receiver<'a> {
         let Some(last) = self.targets.first().map(|head| head.id.number()) else {
             return Ok(None);
         };
-        let missing =
-            (0..last).find(|it| *it >= self.here.len() as u64 && !self.manifests.has(*it));
+        let is_here = |number: u64| number < self.here.len() as u64 && !self.lost.contains(&number);
+        let missing = (0..last).find(|it| !is_here(*it) && !self.manifests.has(*it));
         Ok(match missing {
             Some(number) => Some(format!("the manifest of snapshot {number}")),
             None => self.needs.first()?.map(|hash| format!("object {hash}")),
@@ -315,6 +313,30 @@ impl<'a> Receiver<'a> {
         self.store.sync()?;
         self.appear()
     }
+}
+
+/// The snapshots of a session: hashes of all manifests, numbers of those that are held, and of
+/// those whose manifests are lost. The session's own manifest vouches for what is lost.
+fn snapshots_of(dir: &SessionDir) -> Result<(Vec<ContentHash>, Vec<u64>, Vec<u64>), ManifestError> {
+    let unusable = match dir.chain() {
+        Ok(chain) => {
+            let hashes = chain.iter().map(|it| it.hash).collect();
+            return Ok((hashes, dir.snapshot_numbers()?, Vec::new()));
+        }
+        Err(error) => error,
+    };
+    let metadata = dir.metadata()?;
+    let is_lost = |(number, hash): (u64, &ContentHash)| match dir.manifest(number) {
+        Ok(loaded) => (loaded.hash != *hash).then_some(number),
+        Err(_) => Some(number),
+    };
+    let lost: Vec<u64> = (0..).zip(&metadata.manifest_hashes).filter_map(is_lost).collect();
+    if lost.is_empty() || metadata.altered.is_some() {
+        return Err(unusable);
+    }
+    let mut held = dir.snapshot_numbers()?;
+    held.retain(|number| !lost.contains(number));
+    Ok((metadata.manifest_hashes, held, lost))
 }
 
 /// Stores the contents of a file, checked before the store has them.

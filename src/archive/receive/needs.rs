@@ -19,6 +19,8 @@ pub(super) struct Needs {
     seen: HashSet<Short>,
     /// Midstates that a tree names → the file, and its length.
     midstates: HashMap<ContentHash, (ContentHash, u64)>,
+    /// Files that the store has, and that nothing read.
+    here: u64,
 }
 
 impl Needs {
@@ -38,8 +40,9 @@ impl Needs {
     ) -> Result<(), ArchiveError> {
         while let Some((hash, kind)) = pending.pop() {
             if let Kind::File(size) = kind {
-                if !store.contains(&hash, size)? {
-                    self.files.insert(hash, size)?;
+                match store.contains(&hash, size)? {
+                    true => self.here += 1,
+                    false => self.files.insert(hash, size)?,
                 }
                 continue;
             }
@@ -72,6 +75,11 @@ impl Needs {
             found.push((named.hash, named.kind));
         }
         Ok(found)
+    }
+
+    /// How many files the store had, the same one as often as it was looked for.
+    pub(super) fn here(&self) -> u64 {
+        self.here
     }
 
     /// Whether an object is missing.

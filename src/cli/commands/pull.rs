@@ -11,9 +11,9 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
-use crate::cli::sealing::{Target, UnsealArgs, identities};
+use crate::cli::sealing::{Target, UnsealArgs, counted, identities};
 use crate::path_text::Shown;
-use crate::remote::{Inventory, PullReport, pull};
+use crate::remote::{Inventory, PullReport, prove, pull};
 
 /// Arguments of `nono pull`.
 #[derive(Debug, Args)]
@@ -98,7 +98,17 @@ pub(in crate::cli) fn run(args: &PullArgs, store: &StoreArgs, context: &Context)
             }
         }
     }
+    let proved =
+        prove(&place, &inventory, &mut report.sessions, catalog.root(), &identities, &*bar);
     bar.finish();
+    match &proved {
+        Err(error) if error.is_cancelled() => {
+            return Err(CliError::stopped(
+                "stopped: the sessions are here, and not all of them are verified",
+            ));
+        }
+        _ => {}
+    }
     for key in &inventory.unencrypted {
         let key = Shown::bytes(key.as_bytes());
         context
@@ -108,8 +118,11 @@ pub(in crate::cli) fn run(args: &PullArgs, store: &StoreArgs, context: &Context)
         context.json(&report)?;
     }
     tell(&report, args.json, context);
+    if let Err(error) = proved {
+        context.error(&error.into());
+    }
     let is_complete = report.failed.is_empty()
-        && report.sessions.iter().all(|session| session.not_pulled.is_empty());
+        && report.sessions.iter().all(|it| it.not_pulled.is_empty() && it.is_verified);
     Ok(u8::from(!is_complete))
 }
 
@@ -167,8 +180,18 @@ fn tell(report: &Report, is_json: bool, context: &Context) {
                 (false, _) => format!("{new} more, {here} here already"),
             };
             let size = byte_size(received.bytes_written);
-            let proved = if new > 0 { ", verified" } else { "" };
-            context.say(format_args!("{id}: {what}, {size} new{proved}"));
+            let mended = match session.mended {
+                0 => String::new(),
+                count => format!(", {} mended", counted(count, "object")),
+            };
+            let proved = if session.is_verified { ", verified" } else { "" };
+            context.say(format_args!("{id}: {what}, {size} new{mended}{proved}"));
+        }
+        if let Some(damage) = &session.damage {
+            context.warn(format_args!(
+                "{id} is damaged here, and the remote did not mend it: {}",
+                Shown::bytes(damage.as_bytes())
+            ));
         }
         for missing in &session.not_pulled {
             let reason = Shown::bytes(missing.reason.as_bytes());

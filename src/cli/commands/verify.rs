@@ -1,6 +1,8 @@
 //! `nono rollback verify`: every manifest and every byte, and mending what can be mended.
 
 use std::collections::BTreeMap;
+#[cfg(feature = "archive")]
+use std::collections::BTreeSet;
 use std::collections::btree_map::Entry;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -13,9 +15,13 @@ use crate::cli::args::{StoreArgs, ThreadArgs};
 use crate::cli::context::{BOLD, Context, GREEN, RED};
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
+#[cfg(feature = "archive")]
+use crate::cli::remedy;
 use crate::cli::render::byte_size;
 use crate::object::ContentHash;
 use crate::path_text::Shown;
+#[cfg(feature = "archive")]
+use crate::progress::Progress;
 use crate::repair::{RepairOptions, RepairReport, Repaired, Source, repair_session};
 use crate::session::{Catalog, Purpose};
 use crate::snapshot::SessionDir;
@@ -86,6 +92,8 @@ pub(in crate::cli) fn run(args: &VerifyArgs, store: &StoreArgs, context: &Contex
             }
         }
     }
+    #[cfg(feature = "archive")]
+    let remedies = remedies(&reports, &*bar)?;
     bar.finish();
     if let Some(at) = failures.iter().position(CliError::is_stopped) {
         return Err(failures.swap_remove(at));
@@ -101,8 +109,30 @@ pub(in crate::cli) fn run(args: &VerifyArgs, store: &StoreArgs, context: &Contex
         }
     } else {
         print(&reports, context)?;
+        #[cfg(feature = "archive")]
+        for remedy in &remedies {
+            context.say(remedy);
+        }
     }
     Ok(u8::from(!ok))
+}
+
+/// The commands that fetch from a remote what a repair could not find here.
+#[cfg(feature = "archive")]
+fn remedies(reports: &[Report], progress: &dyn Progress) -> Result<Vec<String>, CliError> {
+    let mut remedies = Vec::new();
+    for Report { verified, repair, .. } in reports {
+        let lost = repair.iter().flat_map(|repair| &repair.lost);
+        let snapshots: BTreeSet<u64> = lost.flat_map(|lost| &lost.snapshots).copied().collect();
+        if snapshots.is_empty() {
+            continue;
+        }
+        let id = &verified.session_id;
+        for name in remedy::remotes_with(id, &snapshots, progress)? {
+            remedies.push(format!("`nono pull {name} {id}` fetches what {name} has of it"));
+        }
+    }
+    Ok(remedies)
 }
 
 /// A session's report, and what was mended before.

@@ -8,6 +8,7 @@ mod google;
 mod interrupting;
 mod killing;
 mod meeting;
+mod mending;
 mod progress;
 mod pulling;
 mod pushing;

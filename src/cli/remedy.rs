@@ -1,0 +1,40 @@
+//! Where to get what is lost for good here: from a remote that has the snapshot.
+
+use std::collections::BTreeSet;
+
+use super::args::surroundings;
+use super::error::CliError;
+use super::sealing::Target;
+use crate::config;
+use crate::progress::Progress;
+use crate::remote::Inventory;
+
+/// Names of the remotes that have one of these snapshots of a session. A remote that does not
+/// answer has none.
+///
+/// # Errors
+/// When the settings cannot be read.
+pub(super) fn remotes_with(
+    session: &str,
+    snapshots: &BTreeSet<u64>,
+    progress: &dyn Progress,
+) -> Result<Vec<String>, CliError> {
+    let mut found = Vec::new();
+    for remote in config::remotes(&surroundings()?)? {
+        let name = remote.name;
+        let listed = Target::find(Some(&name))
+            .and_then(|target| target.open(false))
+            .and_then(|place| Ok(Inventory::of(place.list(session, progress)?)));
+        let has = match &listed {
+            Ok(inventory) => inventory.sessions.get(session).is_some_and(|held| {
+                held.available().iter().any(|(number, _)| snapshots.contains(number))
+            }),
+            Err(error) => {
+                tracing::debug!("remote {name}: {error}");
+                false
+            }
+        };
+        found.extend(has.then_some(name));
+    }
+    Ok(found)
+}
