@@ -117,8 +117,8 @@ impl Encryption {
         !matches!(self, Self::None)
     }
 
-    /// What is written through the result comes out encrypted, if it shall be. `manifest` marks the
-    /// archive where the header has room for it.
+    /// A stream that encrypts its bytes into `out`, or passes them on without encryption. The hash
+    /// `manifest` marks the archive where the header has room for it.
     pub(super) fn wrap<W: Write>(&self, manifest: ContentHash, out: W) -> io::Result<Sealing<W>> {
         let encryptor = match self {
             Self::None => return Ok(Sealing::Plain(out)),

@@ -21,6 +21,7 @@ mod delta;
 mod encryption;
 mod error;
 mod graph;
+mod limits;
 mod mark;
 mod name;
 mod read;

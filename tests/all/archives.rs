@@ -390,6 +390,11 @@ fn a_zip_bomb_is_refused() {
     let size = zeros.len() as u64;
     attempt(&member("meta/session.json", b'0', size, &zeros), "", "has 83886080 bytes");
     attempt(&member("meta/session.json", b'x', size, &zeros), "", "attributes of a file");
+    // Each of these takes many times its length in memory.
+    let values =
+        format!("{{\"format_version\":1,\"network_events\":[{}[]]}}", "[],".repeat(1 << 18));
+    let values = member("meta/session.json", b'0', values.len() as u64, values.as_bytes());
+    attempt(&values, "", "values, and 262144 is the most");
     attempt(&[&tar[..], &zeros].concat(), "", "bytes behind its end");
     let object = format!("meta/objects/{}", ContentHash::of(&zeros));
     let object = member(&object, b'0', size, &zeros);

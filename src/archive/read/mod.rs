@@ -16,6 +16,7 @@ pub(super) use self::stream::AGE_MAGIC;
 use self::stream::{Contents, Member, Members};
 pub use self::verify::KnownStates;
 use super::delta::{DeltaEntry, DeltaManifest, DeltaStats, EntrySum, Reader};
+use super::limits::{MAX_DOCUMENT_BYTES, check_document};
 use super::name::{ArchiveId, ArchiveKind, ArchiveName};
 use super::spill::Queue;
 use super::{ArchiveError, Identities, Short};
@@ -26,8 +27,6 @@ use crate::path_text::decode;
 use crate::progress::Progress;
 use crate::snapshot::{SessionMetadata, parse_manifest, parse_session};
 
-/// Longest document of a session or a snapshot in an archive, in bytes.
-pub(super) const MAX_DOCUMENT_BYTES: u64 = 16 << 20;
 /// Longest delta manifest, in bytes: some millions of files.
 const MAX_DELTA_BYTES: u64 = 1 << 30;
 /// Longest list of a directory in an archive, in bytes.
@@ -269,6 +268,7 @@ impl<R: Read> ArchiveReader<R> {
             self.members.compare_document(&format!("meta/snapshots/{number}.json"), size);
             let mut bytes = Vec::new();
             self.members.read_to(&mut bytes, MAX_DOCUMENT_BYTES)?;
+            check_document(&format!("meta/snapshots/{number}.json"), &bytes)?;
             (Place::Snapshots, Part::Snapshot(number.into(), bytes))
         } else {
             return Err(corrupt("is no part of an archive"));
@@ -348,6 +348,7 @@ fn document<R: Read>(members: &mut Members<R>, path: &str) -> Result<Vec<u8>, Ar
     expect(members, path, MAX_DOCUMENT_BYTES)?;
     let mut bytes = Vec::new();
     members.read_to(&mut bytes, MAX_DOCUMENT_BYTES)?;
+    check_document(path, &bytes)?;
     Ok(bytes)
 }
 

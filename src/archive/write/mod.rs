@@ -23,6 +23,7 @@ use self::objects::Objects;
 use self::pipe::{Pipe, through_pipe};
 pub(in crate::archive) use self::walk::{Walk, asking};
 use super::delta::{DeltaEntryType, DeltaStats};
+use super::limits::check_document;
 use super::name::{ArchiveId, ArchiveKind, ArchiveName};
 use super::rules::{FullReason, MAX_CHAIN_DEPTH, is_mostly_changed};
 use super::{ArchiveError, Encryption};
@@ -268,7 +269,11 @@ impl ArchivePlan {
     ) -> Result<(), ArchiveError> {
         let written = ArchiveError::Write;
         let dir = self.session.dir()?;
-        let read = |name: &str| dir.read(name.as_bytes(), MAX_MANIFEST_BYTES);
+        let read = |name: &str| {
+            let bytes = dir.read(name.as_bytes(), MAX_MANIFEST_BYTES)?;
+            check_document(name, &bytes)?;
+            Ok::<_, ArchiveError>(bytes)
+        };
         members.document("meta/session.json", &read(layout::MANIFEST)?).map_err(written)?;
         let own = read(&layout::snapshot_manifest(self.id.number()))?;
         members.document("meta/snapshot.json", &own).map_err(written)?;

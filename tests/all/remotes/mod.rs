@@ -10,6 +10,7 @@ mod killing;
 mod meeting;
 mod mending;
 mod progress;
+mod provider;
 mod pulling;
 mod pushing;
 mod secrets;
