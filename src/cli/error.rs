@@ -114,6 +114,8 @@ impl From<CatalogError> for CliError {
             CatalogError::Empty { .. } => {
                 failed.with_hint("record one: nono run --rollback -- COMMAND")
             }
+            CatalogError::OnlyReceived { .. } => failed
+                .with_hint("only its id means a session of an archive: nono rollback list --all"),
             CatalogError::NoneHere { elsewhere, moved: Some(moved), .. } => {
                 let hint = moved_hint(moved, &elsewhere.session_id);
                 failed.with_hint(hint)

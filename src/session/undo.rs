@@ -60,7 +60,8 @@ impl History {
     /// Reads the sessions here.
     ///
     /// # Errors
-    /// [`CatalogError::NoneHere`], [`CatalogError::LatestUnknown`], [`CatalogError::Empty`].
+    /// [`CatalogError::NoneHere`], [`CatalogError::LatestUnknown`], [`CatalogError::Empty`],
+    /// [`CatalogError::OnlyReceived`].
     pub fn read(catalog: &Catalog, place: &Place) -> Result<Self, CatalogError> {
         let now = Timestamp::now();
         let mut listed = catalog.listed()?;
@@ -77,7 +78,7 @@ impl History {
         }
         let mut opened = Vec::with_capacity(here.len());
         for summary in here {
-            let session = catalog.find(&summary.session_id)?;
+            let session = catalog.open(&summary.session_id)?;
             opened.push((summary, session));
         }
         Ok(Self { here: opened, all: listed.sessions })

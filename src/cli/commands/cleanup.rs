@@ -202,9 +202,10 @@ fn choose(
         .older_than
         .map(|days| Timestamp::now() - SignedDuration::from_hours(i64::from(days) * 24));
     let keep = args.keep.unwrap_or(0);
-    let mut newer: HashMap<String, usize> = HashMap::new();
+    let mut newer: HashMap<(bool, String), usize> = HashMap::new();
     let chosen = dated.into_iter().filter(|(metadata, status, _)| {
-        let newer = newer.entry(project_of(&metadata.tracked_paths)).or_default();
+        let group = (metadata.received, project_of(&metadata.tracked_paths));
+        let newer = newer.entry(group).or_default();
         *newer += 1;
         *newer > keep
             && oldest.is_none_or(|oldest| metadata.started < oldest)

@@ -11,6 +11,8 @@ use serde::Serialize;
 use serde_json::Value;
 use signal_hook::consts::{SIGINT, SIGQUIT};
 
+#[cfg(feature = "archive")]
+use crate::cli::sealing::Target;
 use crate::cli::Outcome;
 use crate::cli::args::{CaptureArgs, LimitArgs, StoreArgs, ThreadArgs, surroundings};
 use crate::cli::context::{Context, DIM};
@@ -154,6 +156,11 @@ fn set(args: &SetArgs, context: &Context) -> Outcome {
         true => ContainerLimits::list(&surroundings)?,
         false => Settings::load(&surroundings, &FlagSettings::default())?.list(),
     };
+    #[cfg(feature = "archive")]
+    if key == "push_after_run" && !args.value.is_empty() && !Target::is_meant_by(&args.value)? {
+        let name = Shown::bytes(args.value.as_bytes());
+        context.warn(format_args!("there is no remote {name} yet: nono remote add {name} URL"));
+    }
     for setting in settings.iter().filter(|setting| setting.key == key) {
         context.say(format_args!("{}: {}", Shown::path(&file.path), line(setting)));
         if setting.origin == Origin::Environment {

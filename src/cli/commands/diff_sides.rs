@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::error::CliError;
 use crate::history::{forms_of, recorded_form};
+use crate::layout::LATEST;
 use crate::session::{Catalog, CatalogError, Purpose, SnapshotId};
 use crate::snapshot::{LiveState, SessionDir, SnapshotKind, SnapshotManager, SnapshotManifest};
 use crate::store::{LocalStore, ObjectSource};
@@ -15,9 +16,6 @@ use crate::sys;
 
 /// The word for the state on the disk.
 const NOW: &str = "now";
-/// The default state.
-const LATEST: &str = "latest";
-
 /// A state, as it was named.
 #[derive(Debug)]
 pub(super) enum Named {
@@ -71,7 +69,11 @@ impl Words {
             Ok((session, number)) => Ok(Some(Named::Snapshot { session, number })),
             Err(_) if is_there => Ok(None),
             // It may be the name of something that only snapshots have.
-            Err(error @ (CatalogError::NotFound { .. } | CatalogError::Empty { .. })) => {
+            Err(
+                error @ (CatalogError::NotFound { .. }
+                | CatalogError::Empty { .. }
+                | CatalogError::OnlyReceived { .. }),
+            ) => {
                 self.doubt.get_or_insert(error);
                 Ok(None)
             }

@@ -13,7 +13,7 @@ use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::cli::restoring::{ConflictArgs, PartArgs, Restoring, name_unstable};
 use crate::path_text::Shown;
-use crate::restore::{CopyReport, KeepBefore, RestoreError};
+use crate::restore::{CopyOptions, CopyReport, KeepBefore, RestoreError};
 use crate::session::{Catalog, Purpose, SnapshotId};
 use crate::snapshot::SessionDir;
 use crate::sys;
@@ -45,6 +45,10 @@ pub(in crate::cli) struct RestoreArgs {
     /// no snapshot holds is gone then
     #[arg(long, conflicts_with = "to")]
     no_safety_snapshot: bool,
+    /// Of a session that an archive brought: also restore setuid, setgid and file capabilities.
+    /// Whoever wrote the archive chose them
+    #[arg(long)]
+    with_privileges: bool,
     /// Only say what would change
     #[arg(long)]
     dry_run: bool,
@@ -83,13 +87,18 @@ pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Conte
         }
         let bar = Bar::new(context, "restoring");
         let manager = work.manager.clone().with_progress(bar.clone());
-        let selection = &work.options.selection;
-        let copied = manager.copy_out(number, &to, selection, args.conflicts.force);
+        let options = CopyOptions {
+            selection: work.options.selection.clone(),
+            overwrite: args.conflicts.force,
+            with_privileges: args.with_privileges,
+        };
+        let copied = manager.copy_out(number, &to, &options);
         bar.finish();
         return print_copy(&copied?, args.json, context);
     }
     work.options.on_conflict = args.conflicts.on_conflict();
     work.options.keep_commits = args.conflicts.keep_commits;
+    work.options.with_privileges = args.with_privileges;
     work.force = args.conflicts.force;
     work.is_for_program = args.json;
     if args.no_safety_snapshot {

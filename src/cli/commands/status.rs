@@ -50,7 +50,7 @@ struct Report {
     interrupted: Interrupted,
     /// What went wrong in hooks of agents in the last day.
     mishaps: Vec<Mishap>,
-    /// Pushes after a run that failed, with no later one that succeeded.
+    /// Pushes after a run that failed, of sessions that no later one sent.
     #[cfg(feature = "archive")]
     failed_pushes: Vec<crate::remote::PushFailure>,
     /// Sessions that cannot be read.
@@ -275,13 +275,8 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
         writeln!(out, "{YELLOW}a hook of {client} failed{YELLOW:#}: {what}  (nono agent status)")?;
     }
     #[cfg(feature = "archive")]
-    for failure in &report.failed_pushes {
-        let [remote, id, reason] = [&failure.remote, &failure.session_id, &failure.reason]
-            .map(|text| Shown::bytes(text.as_bytes()));
-        writeln!(
-            out,
-            "{YELLOW}{id} was not pushed{YELLOW:#} to {remote}: {reason}  (nono push {remote} {id})"
-        )?;
+    for (found, advice) in crate::cli::after_run::told(&report.failed_pushes) {
+        writeln!(out, "{YELLOW}{found}{YELLOW:#}  ({advice})")?;
     }
     for id in &report.unreadable {
         writeln!(out, "cannot be read: {id}  (nono rollback verify {id})")?;

@@ -23,10 +23,9 @@ use crate::cli::restoring::{
     write_preview,
 };
 use crate::diff::Comparison;
+use crate::layout::LATEST;
 use crate::restore::RestoreReport;
-use crate::session::{
-    Catalog, CatalogError, History, LATEST, Place, Purpose, SessionSummary, SnapshotId,
-};
+use crate::session::{Catalog, CatalogError, History, Place, Purpose, SessionSummary, SnapshotId};
 use crate::snapshot::{SessionDir, SessionOrigin, SnapshotKind};
 use crate::sys;
 
