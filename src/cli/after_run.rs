@@ -38,7 +38,8 @@ pub(super) fn told(failures: &[PushFailure]) -> Vec<(String, String)> {
     let of_each = failures.chunk_by(|a, b| a.remote == b.remote);
     let of_each = of_each.filter_map(|all| Some((all.last()?, all.len() - 1)));
     let told = of_each.map(|(last, others)| {
-        let [remote, id, reason] = [&last.remote, &last.session_id, &last.reason].map(|it| shown(it));
+        let [remote, id, reason] =
+            [&last.remote, &last.session_id, &last.reason].map(|it| shown(it));
         let whose = match others {
             0 => format!("session {id} was"),
             1 => format!("session {id} and 1 earlier one were"),

@@ -60,7 +60,8 @@ pub fn forget_failure(remote: &str, session_id: &str) {
 pub fn push_failures() -> Vec<PushFailure> {
     let Some(path) = directory() else { return Vec::new() };
     let remotes = names(&path).into_iter();
-    let mut failures: Vec<_> = remotes.flat_map(|remote| notes(&path.join(to_path(&remote)))).collect();
+    let mut failures: Vec<_> =
+        remotes.flat_map(|remote| notes(&path.join(to_path(&remote)))).collect();
     failures.sort_by(|a, b| (&a.remote, a.at).cmp(&(&b.remote, b.at)));
     failures
 }

@@ -59,7 +59,10 @@ impl RestorePlan {
             let has_them = attribute.current.as_deref().is_some_and(|current| {
                 let (now, then) = (&current.attributes, &attribute.target.attributes);
                 let capability = |xattrs: &Xattrs| {
-                    xattrs.iter().find(|(name, _)| *name == CAPABILITY).map(|(_, value)| value.to_vec())
+                    xattrs
+                        .iter()
+                        .find(|(name, _)| *name == CAPABILITY)
+                        .map(|(_, value)| value.to_vec())
                 };
                 current.node == attribute.target.node
                     && (now.uid, now.gid) == (then.uid, then.gid)

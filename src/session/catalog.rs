@@ -19,6 +19,9 @@ use crate::snapshot::{settle, undone};
 use crate::store::{LocalStore, StoreError, read_root_tree};
 use crate::sys::{self, Dir, FileKind};
 
+/// So many ids are named that begin alike.
+const MOST_CANDIDATES: usize = 5;
+
 /// The sessions of one store, and of older places that are still looked at.
 #[derive(Debug, Clone)]
 pub struct Catalog {
@@ -50,7 +53,7 @@ pub enum CatalogError {
         root: PathBuf,
     },
     /// Several sessions begin with this prefix.
-    #[error("{id:?} could be any of {}", candidates.join(", "))]
+    #[error("{id:?} could be any of {}", shown_candidates(candidates))]
     Ambiguous {
         /// The prefix as given.
         id: String,
@@ -486,6 +489,16 @@ impl SessionStatus {
             Self::Completed => "completed",
             Self::Interrupted => "interrupted",
         }
+    }
+}
+
+/// The newest of them, by their ids.
+fn shown_candidates(ids: &[String]) -> String {
+    let shown = ids.iter().rev().take(MOST_CANDIDATES);
+    let shown = shown.map(|id| Shown::bytes(id.as_bytes()).to_string()).collect::<Vec<_>>();
+    match ids.len().saturating_sub(MOST_CANDIDATES) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
     }
 }
 

@@ -234,7 +234,8 @@ mod tests {
     fn a_session_may_end_and_track_more_and_no_fact_of_it_becomes_another() {
         let command = vec!["make".to_owned()];
         let here = SessionMetadata::new("s".to_owned(), command, vec!["/a".into()]);
-        let ended = SessionMetadata { ended: Some(here.started), exit_code: Some(0), ..here.clone() };
+        let ended =
+            SessionMetadata { ended: Some(here.started), exit_code: Some(0), ..here.clone() };
         let more = vec!["/a".into(), "/b".into()];
         let grown = SessionMetadata { tracked_paths: more, ..ended.clone() };
         for (here, facts) in [(&here, &here), (&here, &ended), (&ended, &grown)] {

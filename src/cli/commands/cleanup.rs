@@ -17,6 +17,7 @@ use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::cli::retention;
+use crate::cli::shell_word::command_line;
 use crate::config::{FlagSettings, Settings};
 use crate::gc::{CleanupError, CleanupOptions, CleanupPlan, CleanupReport, Unreadable};
 use crate::path_text::Shown;
@@ -240,9 +241,9 @@ fn confirm(chosen: &[SessionDir], context: &Context) -> Result<bool, CliError> {
     };
     if !context.stdin_is_terminal {
         let message = format!(
-            "nothing was removed: {sessions} would be, and there is nobody to ask.{pinned}"
+            "cleanup asks first, and this is no terminal: {sessions} would be removed.{pinned}"
         );
-        return Err(CliError::failed(message).with_hint("--yes removes, --dry-run only looks"));
+        return Err(CliError::usage(message).with_hint("--yes removes, --dry-run only looks"));
     }
     context.confirm(&format!(
         "remove {sessions}? They cannot be undone or looked at any more.{pinned}"
@@ -303,7 +304,7 @@ fn described(session: &SessionDir) -> Option<(String, String)> {
     };
     let command = match metadata.command.is_empty() {
         true => String::new(),
-        false => format!(": {}", Shown::bytes(metadata.command.join(" ").as_bytes())),
+        false => format!(": {}", Shown::bytes(command_line(&metadata.command).as_bytes())),
     };
     Some((session.id(), format!("{project}{command}")))
 }

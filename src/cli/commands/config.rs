@@ -11,12 +11,12 @@ use serde::Serialize;
 use serde_json::Value;
 use signal_hook::consts::{SIGINT, SIGQUIT};
 
-#[cfg(feature = "archive")]
-use crate::cli::sealing::Target;
 use crate::cli::Outcome;
 use crate::cli::args::{CaptureArgs, LimitArgs, StoreArgs, ThreadArgs, surroundings};
 use crate::cli::context::{Context, DIM};
 use crate::cli::error::CliError;
+#[cfg(feature = "archive")]
+use crate::cli::sealing::Target;
 use crate::cli::signals::{self, Taken};
 use crate::config::{
     CONTAINERS_PREFIX, ConfigFile, ContainerLimits, FlagSettings, Origin, Setting, Settings,
@@ -157,9 +157,11 @@ fn set(args: &SetArgs, context: &Context) -> Outcome {
         false => Settings::load(&surroundings, &FlagSettings::default())?.list(),
     };
     #[cfg(feature = "archive")]
-    if key == "push_after_run" && !args.value.is_empty() && !Target::is_meant_by(&args.value)? {
-        let name = Shown::bytes(args.value.as_bytes());
-        context.warn(format_args!("there is no remote {name} yet: nono remote add {name} URL"));
+    for name in args.value.iter().filter(|name| key == "push_after_run" && !name.is_empty()) {
+        if !Target::is_meant_by(name)? {
+            let name = Shown::bytes(name.as_bytes());
+            context.warn(format_args!("there is no remote {name} yet: nono remote add {name} URL"));
+        }
     }
     for setting in settings.iter().filter(|setting| setting.key == key) {
         context.say(format_args!("{}: {}", Shown::path(&file.path), line(setting)));

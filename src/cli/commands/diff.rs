@@ -248,7 +248,15 @@ fn write(
         }
         DiffStyle::Stat => {
             let width = context.width().unwrap_or(80);
-            write_stat(&mut out, differences, &options, width.into())?;
+            // A touched file is no change.
+            let is_named = |found: &&Difference| context.is_verbose || !found.is_touched();
+            let named: Vec<_> = differences.iter().filter(is_named).cloned().collect();
+            write_stat(&mut out, &named, &options, width.into())?;
+            match differences.len() - named.len() {
+                0 => {}
+                1 => context.say("1 file touched (-v names it)"),
+                count => context.say(format_args!("{count} files touched (-v names them)")),
+            }
         }
         DiffStyle::Names { zero } => write_names(&mut out, differences, zero)?,
     }

@@ -39,11 +39,12 @@ pub(in crate::cli) struct PushArgs {
     /// Push all steps of agents, and not only the last one of each prompt
     #[arg(long)]
     steps: bool,
-    #[command(flatten)]
-    seal: SealArgs,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
+    // A heading is that of all that follows.
+    #[command(flatten)]
+    seal: SealArgs,
 }
 
 #[derive(Serialize)]

@@ -36,7 +36,8 @@ pub(in crate::cli) struct RestoreArgs {
     /// Number of the snapshot to bring back [default: 0, the baseline]
     #[arg(long, value_name = "N")]
     snapshot: Option<u64>,
-    /// Write a copy into this directory instead; the original paths are not touched
+    /// Write a copy into this directory instead; the original paths are not touched. With --force it
+    /// overwrites what exists there
     #[arg(long, value_name = "DIR", conflicts_with_all = ["dry_run", "keep_newer", "only"])]
     to: Option<PathBuf>,
     #[command(flatten)]

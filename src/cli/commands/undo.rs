@@ -116,7 +116,7 @@ impl UndoArgs {
         if !self.asks() || answers(self.json, context) {
             return Ok(());
         }
-        Err(CliError::usage("there is no terminal to ask on whether to undo")
+        Err(CliError::usage("undo asks first, and this is no terminal")
             .with_hint("--yes undoes without a question, --dry-run says what would be undone"))
     }
 

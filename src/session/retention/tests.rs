@@ -268,9 +268,11 @@ fn what_a_session_holds_follows_from_its_manifest() {
 #[test]
 fn a_received_session_takes_no_place_of_those_that_were_recorded_here() {
     let received = |facts| SessionFacts { is_received: true, ..facts };
-    let sessions = [session("own", "p", 10), session("older", "p", 20), received(session("in", "p", 2))];
+    let sessions =
+        [session("own", "p", 10), session("older", "p", 20), received(session("in", "p", 2))];
     assert_eq!(beyond(1, &sessions), ["older"]);
     // Neither does its state make one that is recorded here idle.
-    let sessions = [state("own", 10, "a"), received(state("in", 2, "a")), session("newest", "p", 5)];
+    let sessions =
+        [state("own", 10, "a"), received(state("in", 2, "a")), session("newest", "p", 5)];
     assert_eq!(beyond(2, &sessions), Vec::<String>::new());
 }
