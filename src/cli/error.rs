@@ -268,7 +268,10 @@ impl From<RestoreError> for CliError {
                      state; nono steps {id} says which are there"
                 ))
             }
-            RestoreError::NoSuchPath { .. } | RestoreError::NothingMatches { .. } => {
+            RestoreError::NoSuchPath { .. }
+            | RestoreError::NotTracked { .. }
+            | RestoreError::PathLeftOut { .. }
+            | RestoreError::NothingMatches { .. } => {
                 Self { is_about_selection: true, ..Self::failed(message) }
             }
             other => Self::failed(other.to_string()),

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::RestoreError;
 use super::attributes;
-use super::check_selection::check_selection;
+use super::check_selection::{check_selection, no_such_path};
 use super::make::make;
 use super::plan::Skipped;
 use super::privileges::{LEFT_OFF, without_privileges};
@@ -130,7 +130,7 @@ impl SnapshotManager {
         }
         let selected = Selected::new(selection, &manifest.roots)?;
         let roots = [&manifest.merkle_root];
-        check_selection(self.store(), &selected, &roots, number)?;
+        check_selection(self.store(), &selected, &roots, manifest)?;
         let root = read_root_tree(self.store(), &manifest.merkle_root)?;
         sys::create_private_dir(to)?;
         let groups = diff::links_of(self.store(), &manifest.merkle_root)?;
@@ -240,7 +240,7 @@ impl SnapshotManager {
             };
             return self.checked_object(&hash, size);
         }
-        Err(RestoreError::NoSuchPath { path: path.to_owned(), snapshot: number })
+        Err(no_such_path(path, manifest))
     }
 
     fn checked_object(&self, hash: &ContentHash, size: u64) -> Result<ObjectFile, RestoreError> {

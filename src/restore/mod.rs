@@ -436,7 +436,7 @@ impl SnapshotManager {
         let mut plan = plan::plan(source, current_root, left_out, target)?;
         let selected = Selected::new(&options.selection, &target.roots)?;
         let roots = [&target.merkle_root, current_root];
-        check_selection(source, &selected, &roots, target.number)?;
+        check_selection(source, &selected, &roots, target)?;
         let repositories = Repositories::of(source, current_root, target, &plan)?;
         if !selected.is_all() {
             let wanted = |path: &[u8], change: Option<diff::ChangeType>| {

@@ -80,7 +80,7 @@ pub(in crate::cli) fn run(args: &CleanupArgs, store: &StoreArgs, context: &Conte
         && !confirm(&chosen, context)?
     {
         context.say("nothing was removed");
-        return Ok(0);
+        return Ok(1);
     }
     let described: HashMap<String, String> = chosen.iter().filter_map(described).collect();
     let bar = Bar::new(context, "cleaning up");
@@ -241,7 +241,8 @@ fn confirm(chosen: &[SessionDir], context: &Context) -> Result<bool, CliError> {
     };
     if !context.stdin_is_terminal {
         let message = format!(
-            "cleanup asks first, and this is no terminal: {sessions} would be removed.{pinned}"
+            "nothing was removed: cleanup asks first whether {sessions} may go, and this is no \
+             terminal.{pinned}"
         );
         return Err(CliError::usage(message).with_hint("--yes removes, --dry-run only looks"));
     }

@@ -196,6 +196,10 @@ fn edit(context: &Context) -> Outcome {
             file.save(&after).map_err(|error| kept(error.into()))?;
             context.say(format_args!("{shown} was changed"));
         }
+        Err(error) if ConfigFile::text_of(&copy).is_ok_and(|text| text == before) => {
+            ConfigFile::discard(&copy)?;
+            return Err(error.leaving(&format!("{shown} was not changed")));
+        }
         Err(error) => return Err(kept(error)),
     }
     Ok(ConfigFile::discard(&copy).map(|()| 0)?)

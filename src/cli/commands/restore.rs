@@ -12,9 +12,10 @@ use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::cli::restoring::{ConflictArgs, PartArgs, Restoring, name_unstable};
+use crate::cli::shell_word::shell_word;
 use crate::path_text::Shown;
 use crate::restore::{CopyOptions, CopyReport, KeepBefore, RestoreError};
-use crate::session::{Catalog, Purpose, SnapshotId};
+use crate::session::{Catalog, CatalogError, Purpose, SnapshotId};
 use crate::snapshot::SessionDir;
 use crate::sys;
 
@@ -61,6 +62,16 @@ pub(in crate::cli) struct RestoreArgs {
 }
 
 impl RestoreArgs {
+    /// The first word, if it is a path and stands where an id does.
+    fn path_for_id(&self) -> Option<String> {
+        let SnapshotId { session, snapshot } = &self.id;
+        let word =
+            snapshot.as_ref().map_or(session.clone(), |inside| format!("{session}/{inside}"));
+        let path = sys::plain_absolute(Path::new(&word), &sys::current_or_former_dir().ok()?);
+        let is_there = !matches!(sys::kind_of(&path), Ok(None));
+        shell_word(Path::new(&word)).filter(|_| is_there)
+    }
+
     /// Whether it adds to the session: a safety snapshot, and the journal.
     pub(in crate::cli) fn writes_store(&self) -> bool {
         !self.dry_run && self.to.is_none()
@@ -69,7 +80,12 @@ impl RestoreArgs {
 
 pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Context) -> Outcome {
     let catalog = store.catalog()?;
-    let (session, named) = catalog.find_snapshot_from(&args.id, Purpose::Restoring)?;
+    let found = catalog.find_snapshot_from(&args.id, Purpose::Restoring);
+    let (session, named) = found.map_err(|error| match (&error, args.path_for_id()) {
+        (CatalogError::NotFound { .. }, Some(path)) => CliError::from(error)
+            .with_hint(format!("a path comes second: nono rollback restore latest {path}")),
+        _ => CliError::from(error),
+    })?;
     let number = match (args.snapshot, named) {
         (Some(a), Some(b)) if a != b => {
             return Err(CliError::usage(format!(

@@ -236,9 +236,10 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
                 let (git, files): (Vec<_>, Vec<_>) =
                     changes.iter().cloned().partition(Change::is_in_git);
                 if !files.is_empty() {
-                    write_preview(&mut out, &files, &session.tracked_paths)?;
-                }
-                if !git.is_empty() {
+                    let sum = summary_line(&ChangeSummary::of(changes), &palette);
+                    let sum = Some(sum).filter(|_| changes.len() > 1);
+                    write_preview(&mut out, &files, sum.as_deref(), &session.tracked_paths)?;
+                } else if !git.is_empty() {
                     writeln!(out, "{}", summary_line(&ChangeSummary::of(&git), &palette))?;
                 }
             }

@@ -92,7 +92,7 @@ pub(in crate::cli) fn print_outcome(
         }
         context.say(refused);
         let kept = match report.keep_before {
-            KeepBefore::Snapshot => "they are kept in a safety snapshot, or left as they are",
+            KeepBefore::Snapshot => "a snapshot is taken first: nono redo brings them back",
             KeepBefore::Nothing => "they are not kept",
         };
         context.say(format_args!("  undo them too:        --force ({kept})"));
