@@ -8,6 +8,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use clap::Arg;
 use clap_complete::CompleteEnv;
@@ -33,8 +34,13 @@ use crate::sys;
 /// Says which shell asks.
 pub(super) const VARIABLE: &str = "NONO_COMPLETE";
 
+/// The shell that asks.
+static SHELL: OnceLock<OsString> = OnceLock::new();
+
 /// Answers a shell, if one asks. Whether it was so.
 pub(super) fn answer(arguments: &[OsString]) -> bool {
+    // The answer takes it out of the environment.
+    let _ = SHELL.set(std::env::var_os(VARIABLE).unwrap_or_default());
     let asked = CompleteEnv::with_factory(program).var(VARIABLE);
     let current_dir = sys::current_dir().ok();
     let answered = asked.try_complete(arguments, current_dir.as_deref());
@@ -75,7 +81,7 @@ fn typed(
     word: &OsStr,
     offer: impl Fn(&OsStr) -> Vec<CompletionCandidate>,
 ) -> Vec<CompletionCandidate> {
-    if std::env::var_os(VARIABLE).is_none_or(|shell| shell != "bash") {
+    if SHELL.get().is_none_or(|shell| shell != "bash") {
         return offer(word);
     }
     let bytes: Vec<u8> = word.as_bytes().iter().copied().filter(|byte| *byte != b'\\').collect();

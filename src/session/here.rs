@@ -51,7 +51,7 @@ impl Place {
     }
 
     /// Whether a path is this directory or above it.
-    fn is_below(&self, tracked: &Path) -> bool {
+    pub(super) fn is_below(&self, tracked: &Path) -> bool {
         self.directory.starts_with(tracked)
     }
 }

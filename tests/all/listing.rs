@@ -30,9 +30,13 @@ fn sessions_are_listed_by_project_as_documented() {
     assert_eq!(lines[1..3], ["", "  ~/dev/widgets (1 session)"]);
     assert!(lines[3].starts_with(&format!("    {other}  just now  sh -c ")), "{}", lines[3]);
     assert_eq!(lines[4..6], ["", "  ~/dev/sprockets (2 sessions)"]);
-    assert!(lines[6].starts_with(&format!("    {changed}  just now  sh -c echo longer")));
+    assert!(lines[6].starts_with(&format!("    {changed}  just now  sh -c 'echo longer")));
     assert!(lines[6].ends_with("  ~1 modified"), "{}", lines[6]);
-    assert!(lines[7].starts_with(&format!("    {made}  1d ago    sh -c mkdir d;")), "{}", lines[7]);
+    assert!(
+        lines[7].starts_with(&format!("    {made}  1d ago    sh -c 'mkdir d;")),
+        "{}",
+        lines[7]
+    );
     assert_eq!(lines.len(), 8);
     // All in their columns.
     let column = |line: &str| line.find("sh -c").unwrap();
