@@ -700,7 +700,7 @@ fn what_a_user_staged_stays_where_the_session_only_looked_at_the_repository() {
             false => repository.fixture.project(),
         };
         // As `git status` does: the index gets the new times, and stages what it did.
-        let script = "echo x > new; touch *; git update-index -q --refresh || true";
+        let script = "echo x > new; touch -d 2001-01-01 *; git update-index -q --refresh || true";
         let path = git(&repository.fixture, &place, &["rev-parse", "--git-path", "index"]).stdout;
         let index = || fs::read(place.join(path.trim())).unwrap();
         let before = index();

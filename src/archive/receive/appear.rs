@@ -247,7 +247,7 @@ mod tests {
             (SessionMetadata { command: vec![], ..ended.clone() }, "its command or its begin"),
             (SessionMetadata { label: Some("x".into()), ..ended.clone() }, "its name or its maker"),
             (
-                SessionMetadata { origin: SessionOrigin::Snapshot, ..ended.clone() },
+                SessionMetadata { origin: SessionOrigin::AgentState, ..ended.clone() },
                 "its name or its maker",
             ),
             (SessionMetadata { ended: Some(later), ..ended.clone() }, "its end"),
