@@ -215,7 +215,12 @@ impl<'a> Ranked<'a> {
     }
 
     /// The sessions that are too old or too many, in the order in which they go.
-    fn expired(&self, policy: &RetentionPolicy) -> Vec<(&'a SessionFacts, Expiry)> {
+    /// `spares_young`: whether the last day stays.
+    fn expired(
+        &self,
+        policy: &RetentionPolicy,
+        spares_young: bool,
+    ) -> Vec<(&'a SessionFacts, Expiry)> {
         // A session that is not counted takes no place.
         let mut left: HashMap<Group<'_>, (u64, u64)> = HashMap::new();
         for facts in self.sessions.iter().filter(|facts| !facts.is_running && !facts.is_pinned) {
@@ -224,7 +229,8 @@ impl<'a> Ranked<'a> {
             *all += 1;
         }
         let mut expired = Vec::new();
-        for facts in self.removable().into_iter().filter(|facts| !facts.is_young(self.now)) {
+        let may_go = |facts: &&SessionFacts| !spares_young || !facts.is_young(self.now);
+        for facts in self.removable().into_iter().filter(may_go) {
             let (of_use, all) = left.entry(facts.group()).or_default();
             let is_idle = self.is_idle(facts);
             let count = if is_idle { *all } else { *of_use };
@@ -253,12 +259,20 @@ impl RetentionPolicy {
         now: Timestamp,
     ) -> Vec<&'a SessionFacts> {
         let ranked = Ranked::new(sessions, now);
-        let mut order: Vec<_> = ranked.expired(self).into_iter().map(|(facts, _)| facts).collect();
+        let mut order: Vec<_> =
+            ranked.expired(self, true).into_iter().map(|(facts, _)| facts).collect();
         let known: HashSet<_> = order.iter().map(|facts| facts.session_id.as_str()).collect();
         let rest = ranked.removable().into_iter();
         let rest: Vec<_> = rest.filter(|it| !known.contains(it.session_id.as_str())).collect();
         order.extend(rest);
         order
+    }
+
+    /// How many sessions are over a limit and stay, because something was recorded in them within a
+    /// day.
+    pub fn young(&self, sessions: &[SessionFacts], now: Timestamp) -> usize {
+        let ranked = Ranked::new(sessions, now);
+        ranked.expired(self, false).len() - ranked.expired(self, true).len()
     }
 
     /// The sessions that go, in order. `usage` is that of [`removable`](Self::removable); without
@@ -269,7 +283,7 @@ impl RetentionPolicy {
         now: Timestamp,
         usage: Option<&StorageUsage>,
     ) -> Vec<Expired> {
-        let expired = Ranked::new(sessions, now).expired(self);
+        let expired = Ranked::new(sessions, now).expired(self, true);
         let count = expired.len();
         let mut expired: Vec<_> = expired
             .into_iter()

@@ -163,3 +163,37 @@ fn of_many_ids_that_begin_alike_the_newest_are_named() {
     let told = fixture.nono(&["rollback", "show", "2"]).fails(1, "could be any of");
     assert!(told.says(&fixture.latest()) && told.says("and 2 more"), "{}", told.stderr);
 }
+
+#[test]
+fn many_paths_are_summed_up_unless_somebody_asks_for_all() {
+    let fixture = Fixture::new();
+    for number in 0..40 {
+        fixture.write(&format!("many/f{number}"), "1");
+    }
+    fixture.record("rm -rf many; echo 1 > made").success();
+    for number in 0..30 {
+        fixture.write(&format!("own/f{number}"), "1");
+    }
+    let done = fixture.nono(&["undo", "--yes"]).success();
+    assert_eq!(done.stdout.lines().count(), 2, "{}", done.stdout);
+    assert!(done.stdout.contains("many/  +40 files"), "{}", done.stdout);
+    assert!(done.says("so it stays: own (with 30 paths in it)"), "{}", done.stderr);
+    fixture.nono(&["redo", "--yes"]).success();
+    let all = fixture.nono(&["-v", "undo", "--yes"]).success();
+    assert_eq!(all.stdout.matches("+ created     many/f").count(), 40, "{}", all.stdout);
+    assert!(all.stderr.contains("so it stays:\nnono:   own\n"), "{}", all.stderr);
+}
+
+#[test]
+fn a_limit_that_lets_nothing_go_yet_says_why() {
+    let fixture = Fixture::new();
+    for number in 0..4 {
+        fixture.record(&format!("echo {number} > a")).success();
+    }
+    let told = fixture.nono(&["rollback", "cleanup", "--max-sessions", "1", "--dry-run"]).success();
+    assert!(
+        told.says("3 sessions over a limit stay: they are younger than a day"),
+        "{}",
+        told.stderr
+    );
+}

@@ -138,6 +138,12 @@ fn over_limits(
     let expired = retention::expired_sessions(catalog.root(), &settings, &options);
     bar.finish();
     let expired = expired?;
+    match retention::young_sessions(catalog.root(), &settings)? {
+        0 => {}
+        1 => context.say("1 session over a limit stays: it is younger than a day"),
+        count => context
+            .say(format_args!("{count} sessions over a limit stay: they are younger than a day")),
+    }
     let mut sessions = Vec::new();
     for (session, Expired { session_id, reason }) in expired {
         let reason = retention::describe(reason, &settings);

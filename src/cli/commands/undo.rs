@@ -18,7 +18,7 @@ use crate::cli::args::{Rollback, StoreArgs, ThreadArgs};
 use crate::cli::context::{BOLD, Context};
 use crate::cli::error::CliError;
 use crate::cli::render::{Palette, relative_time};
-use crate::cli::repositories::Repositories;
+use crate::cli::repositories::{Repositories, repository_line};
 use crate::cli::restoring::{
     AskedBy, ConflictArgs, PartArgs, Restoring, answers, command, inverted, print_outcome,
     write_preview,
@@ -342,8 +342,9 @@ fn undo(
 fn preview(plan: &RestoreReport, roots: &[PathBuf], context: &Context) -> Result<(), CliError> {
     let mut out = context.out_long();
     let repositories = Repositories::restored(&plan.repositories, roots);
+    let palette = Palette::coloured();
     let inverted = inverted(&plan.changes);
-    let sum = repositories.summary(&inverted, &plan.touched, &Palette::coloured());
+    let sum = repositories.summary(&inverted, &plan.touched, &palette);
     let files: Vec<Change> = repositories.outside(&inverted).into_iter().cloned().collect();
     if inverted.is_empty() {
         return Ok(());
@@ -351,7 +352,7 @@ fn preview(plan: &RestoreReport, roots: &[PathBuf], context: &Context) -> Result
     writeln!(out, "what it did: {sum}")?;
     write_preview(&mut out, &files, None, roots)?;
     for line in repositories.lines() {
-        writeln!(out, "~ repository  {line}")?;
+        writeln!(out, "{}", repository_line(&line, &palette))?;
     }
     Ok(out.flush()?)
 }

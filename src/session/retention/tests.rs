@@ -276,3 +276,11 @@ fn a_received_session_takes_no_place_of_those_that_were_recorded_here() {
         [state("own", 10, "a"), received(state("in", 2, "a")), session("newest", "p", 5)];
     assert_eq!(beyond(2, &sessions), Vec::<String>::new());
 }
+
+#[test]
+fn sessions_of_the_last_day_that_a_limit_would_let_go_are_counted() {
+    let sessions: Vec<_> = (1..=4).map(|at| hours(&format!("s{at}"), "p", at)).collect();
+    assert_eq!(policy(None, Some(1), None).young(&sessions, now()), 3);
+    assert_eq!(policy(None, Some(4), None).young(&sessions, now()), 0);
+    assert_eq!(beyond(1, &sessions), Vec::<String>::new());
+}
