@@ -229,7 +229,7 @@ fn say_spared(spared: &[PathBuf], roots: &[PathBuf], context: &Context) {
     let mut outermost: Vec<(&Path, usize)> = Vec::new();
     for path in spared {
         match outermost.last_mut() {
-            Some((above, inside)) if path.starts_with(above) => *inside += 1,
+            Some((above, inside)) if path.starts_with(*above) => *inside += 1,
             _ => outermost.push((path, 0)),
         }
     }
