@@ -610,7 +610,8 @@ fn a_session_that_goes_on_with_more_paths_can_be_received() {
     let (project, other) = (desk.fixture.project(), desk.fixture.path("other"));
     fs::create_dir(&other).unwrap();
     fs::write(other.join("more"), "more").unwrap();
-    assert_eq!(take(&[project.clone()]), [project.clone()]);
+    let only = std::slice::from_ref(&project);
+    assert_eq!(take(only), only);
     assert_eq!(take(&[project.clone(), other.clone()]), [project, other]);
     desk.session = "20260101-000000-1".to_owned();
     for (number, name) in [(0, "0.tar.zst"), (1, "1.tar.zst")] {
