@@ -20,6 +20,7 @@ pub(crate) use git_dir::mode_inside;
 pub use git_dir::{BEYOND_GIT_LIMIT, DOT_GIT, GitDirectories, MAX_GIT_BYTES};
 #[cfg(feature = "fuzzing")]
 pub(crate) use git_index::finds_what_it_tracks;
+pub(crate) use git_index::{MAX_INDEX_BYTES, staged};
 pub use git_index::{Repository, Tracks};
 pub use ignore_files::{IGNORE_FILE, IgnoreFile, Ignores, MAX_IGNORE_BYTES};
 pub(crate) use ignored::Databases;

@@ -88,4 +88,5 @@ mod undo_steps;
 mod unstable;
 mod usage;
 mod views;
+mod wording;
 mod wrong_use;

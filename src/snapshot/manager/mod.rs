@@ -397,6 +397,7 @@ impl SnapshotManager {
                 metadata.altered = current.altered;
                 metadata.pinned = current.pinned;
                 metadata.received = current.received;
+                metadata.track(current.tracked_paths);
             }
             Err(ManifestError::Missing { .. }) => {
                 metadata.merkle_roots.clear();

@@ -397,6 +397,7 @@ impl SnapshotManager {
             metadata.merkle_roots.push(loaded.manifest.merkle_root);
             metadata.manifest_hashes.push(loaded.hash);
             metadata.labels.extend(loaded.manifest.named());
+            metadata.track(loaded.manifest.roots.iter().map(|root| root.path.clone()));
             self.list_step(metadata, &loaded.manifest, counted);
             metadata.bytes_written =
                 metadata.bytes_written.saturating_add(loaded.manifest.totals.bytes_written);
