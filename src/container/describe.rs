@@ -210,3 +210,29 @@ pub(super) fn gaps(described: &Described) -> (Vec<String>, Vec<String>) {
     }
     (not_captured, warnings)
 }
+
+#[cfg(test)]
+mod tests {
+    use bollard::models::{ContainerState as State, ContainerStateStatusEnum as Status};
+
+    use super::*;
+
+    #[test]
+    fn a_container_without_a_state_that_holds_still_is_refused() {
+        let found = |state| ContainerInspectResponse { state, ..Default::default() };
+        let plain = |status| State { status: Some(status), ..State::default() };
+        for (state, word) in [
+            (Some(State { dead: Some(true), ..plain(Status::EXITED) }), "dead"),
+            (Some(State { restarting: Some(true), ..plain(Status::RUNNING) }), "restarting"),
+            (Some(plain(Status::REMOVING)), "removing"),
+            (None, "in no known state"),
+        ] {
+            let refused = state_of(&found(state), "web").unwrap_err().to_string();
+            assert!(refused.starts_with(&format!("container web is {word}, so")), "{refused}");
+        }
+        assert_eq!(
+            state_of(&found(Some(plain(Status::PAUSED))), "web").unwrap(),
+            ContainerState::Paused
+        );
+    }
+}

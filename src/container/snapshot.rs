@@ -134,7 +134,16 @@ pub fn take_locked(
     if taken.is_err() && is_new && history.numbers()?.is_empty() {
         storage.remove(&history.id())?;
     }
-    taken
+    let mut report = taken?;
+    if is_new {
+        let damaged = storage.damaged()?;
+        report.warnings.extend(
+            damaged
+                .iter()
+                .map(|damaged| format!("a new history of the container begins: {damaged}")),
+        );
+    }
+    Ok(report)
 }
 
 /// The container of a new history.

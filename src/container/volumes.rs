@@ -207,18 +207,12 @@ pub(super) fn flush_early(docker: &Docker, mounts: &[MountRecord]) {
     }
 }
 
-/// Writes back what programs changed through mappings of files. A file system notes the time of
-/// such a change at the first one after a page was written back. So the stat cache sees the next
-/// one, and this one is among the bytes that are read now.
+/// Writes back what programs changed through mappings of files: the stat cache sees the next such
+/// change, and this one is among the bytes that are read now.
 fn flush(paths: &[&Path]) -> Result<(), ContainerError> {
     let mut flushed = Vec::new();
     for path in paths {
-        let dir = Dir::open(path)?;
-        let device = dir.stat_self()?.dev;
-        if !flushed.contains(&device) {
-            dir.sync_file_system()?;
-            flushed.push(device);
-        }
+        Dir::open(path)?.sync_file_system_once(&mut flushed)?;
     }
     Ok(())
 }

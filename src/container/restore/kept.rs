@@ -71,9 +71,9 @@ pub struct KeptReport {
 pub fn kept_containers(history: &ContainerHistory<'_>) -> Result<Vec<KeptContainer>, RestoreError> {
     let id = history.id();
     let Some(bytes) = history.storage().read(Document::Kept(&id))? else { return Ok(Vec::new()) };
-    serde_json::from_slice(&bytes).map_err(|error| RestoreError::BadJournal {
+    serde_json::from_slice(&bytes).map_err(|error| RestoreError::BadKeptList {
         session: id.clone(),
-        reason: format!("its list of kept containers: {error}"),
+        reason: error.to_string(),
     })
 }
 
@@ -277,7 +277,7 @@ fn forget(history: &ContainerHistory<'_>, id: &str) -> Result<(), RestoreError> 
 }
 
 fn write(history: &ContainerHistory<'_>, list: &[KeptContainer]) -> Result<(), RestoreError> {
-    let bytes = serde_json::to_vec_pretty(list).map_err(|error| RestoreError::BadJournal {
+    let bytes = serde_json::to_vec_pretty(list).map_err(|error| RestoreError::BadKeptList {
         session: history.id(),
         reason: error.to_string(),
     })?;

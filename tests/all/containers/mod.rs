@@ -1,5 +1,6 @@
 //! Containers of a real engine: its fixture, and the tests by subject.
 
+mod configuration;
 mod daemon;
 mod daemon_test;
 mod databases;

@@ -15,7 +15,7 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::config::ContainerLimits;
-use crate::container::restore::{KeptOutcome, KeptReport, clean_kept};
+use crate::container::restore::{KeptOutcome, KeptReport, RestoreError, clean_kept};
 use crate::container::{
     ContainerHistory, ContainerPolicy, Docker, ImageRemoval, LocalStorage, RemovalReport,
     SnapshotExpiry, cleanup,
@@ -71,9 +71,11 @@ pub(super) fn run(args: &CleanupArgs, storage: &LocalStorage, context: &Context)
     let bar = Bar::new(context, "removing snapshots");
     let cleaned = cleanup(storage, &policy, docker.as_ref(), args.dry_run, &*bar);
     // Last: no limit removes the snapshots of what goes here in the same breath.
-    let cleaned = cleaned.map_err(CliError::from).and_then(|report| match &docker {
-        Some(docker) => Ok((report, clean_all_kept(docker, storage, &policy, args.dry_run, &bar)?)),
-        None => Ok((report, Vec::new())),
+    let cleaned = cleaned.map_err(CliError::from).and_then(|mut report| {
+        let Some(docker) = &docker else { return Ok((report, Vec::new())) };
+        let problems = &mut report.problems;
+        let kept = clean_all_kept(docker, storage, &policy, args.dry_run, &bar, problems)?;
+        Ok((report, kept))
     });
     bar.finish();
     let (report, kept) = cleaned?;
@@ -111,12 +113,17 @@ fn clean_all_kept(
     policy: &ContainerPolicy,
     is_dry_run: bool,
     bar: &Arc<Bar>,
+    problems: &mut Vec<String>,
 ) -> Result<Vec<KeptReport>, CliError> {
     let message = "before its container was removed by a cleanup".to_owned();
     let safety = safety_snapshot(docker, storage, message, Arc::clone(bar));
     let mut reports = Vec::new();
     for history in ContainerHistory::all(storage)? {
-        reports.extend(clean_kept(docker, &history, policy.max_age, &safety, &**bar, is_dry_run)?);
+        match clean_kept(docker, &history, policy.max_age, &safety, &**bar, is_dry_run) {
+            Ok(of_history) => reports.extend(of_history),
+            Err(error @ RestoreError::BadKeptList { .. }) => problems.push(error.to_string()),
+            Err(error) => return Err(error.into()),
+        }
     }
     Ok(reports)
 }
@@ -170,6 +177,12 @@ pub(super) fn print_removed(report: &RemovalReport, context: &Context) -> Result
     }
     for image in &report.stray_images_removed {
         writeln!(out, "{verb} image {image}: it has no snapshot")?;
+    }
+    for kept in &report.kept_containers_left {
+        context.warn(format_args!(
+            "container {}, which a restore put aside, stays: `docker rm --volumes` removes it",
+            Shown::bytes(kept.as_bytes())
+        ));
     }
     if !report.removed.is_empty() && !report.dry_run {
         context.say("`nono rollback cleanup` frees the space in the store");
