@@ -51,7 +51,7 @@ fn a_restored_container_has_the_whole_configuration_of_the_original() {
     let Some(daemon) = daemon() else { return };
     let fixture = Fixture::new();
     let outside = tempfile::tempdir().unwrap();
-    fs::write(outside.path().join("file"), "outside").unwrap();
+    fs::write(outside.path().join("file"), "outside\n").unwrap();
     let bind = format!("{}:/bound:ro", outside.path().display());
     let network = daemon.unique("net");
     daemon.run(&["network", "create", &network]);
