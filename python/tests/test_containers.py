@@ -161,6 +161,26 @@ def test_a_killed_replacement_is_finished_or_taken_back(
         docker.run("rm", "-f", "-v", old)
 
 
+def test_a_restore_can_be_given_up(
+    snapshots: ContainerSnapshots, docker: Dockerd, container: str
+) -> None:
+    taken = snapshots.snapshot(container)
+    journal = Path(snapshots.root) / taken.session_id / "container-restore.journal"
+    journal.write_text("{")
+    with pytest.raises(NonoError, match="--give-up"):
+        snapshots.resume(container)
+    with pytest.raises(ValueError, match="exclude each other"):
+        snapshots.resume(container, abort=True, give_up=True)
+    with pytest.raises(ValueError, match="give_up needs"):
+        snapshots.resume(give_up=True)
+    [report] = asyncio.run(snapshots.resume_async(container, give_up=True))
+    assert report["is_given_up"] and Path(report["set_aside"][0]).read_text() == "{"
+    assert docker.state(container) == "running"
+    assert snapshots.resume(container, give_up=True) == []
+    with pytest.raises(NonoError, match="no container snapshot"):
+        snapshots.delete(taken.session_id[:4], all=True)
+
+
 def test_snapshots_are_counted_checked_and_removed(
     snapshots: ContainerSnapshots, container: str
 ) -> None:
