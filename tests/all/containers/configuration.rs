@@ -60,6 +60,8 @@ fn a_restored_container_has_the_whole_configuration_of_the_original() {
         &["--health-cmd", "true", "--health-interval", "1h", "--label", "project=ours"],
         &["--restart", "on-failure:3", "--memory", "64m", "--cpu-shares", "512"],
         &["--pids-limit", "50", "--cap-add", "NET_ADMIN", "--ulimit", "nofile=100:200"],
+        // Podman asks for more than every test machine grants.
+        &["--ulimit", "nproc=4096:4096"],
         &["--shm-size", "32m", "-v", &bind, "-v", "/data", "--tmpfs", "/quick"],
         &["--network", &network, "--network-alias", "server", "-p", "127.0.0.1::8080"],
         &["--stop-signal", "KILL"],
