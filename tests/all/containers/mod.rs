@@ -8,6 +8,7 @@ mod endpoints;
 mod engine;
 mod in_place;
 mod keeping;
+mod killed;
 mod oddities;
 mod proxy;
 mod replacing;

@@ -197,6 +197,26 @@ fn a_deleted_snapshot_takes_its_image_and_the_newest_its_number() {
     assert_eq!(list, serde_json::json!([]));
 }
 
+/// The snapshot goes first: what is left is found, and cleared.
+#[test]
+fn a_deletion_that_is_killed_before_the_image_goes_leaves_it_to_a_cleanup() {
+    let Some(daemon) = daemon() else { return };
+    let fixture = Fixture::new();
+    let container = Container::run(daemon, "half-gone", &[]);
+    let taken = snapshot(&fixture, &container, &[]);
+    let image = taken["image"]["reference"].as_str().unwrap();
+    let mut command = daemon.command(&fixture, &["container", "delete", &id(&taken)]);
+    let killed = command.env("NONO_FAIL_POINT", "name=remove image").output().unwrap();
+    assert_eq!(killed.status.code(), None, "killed");
+    let list = daemon.nono(&fixture, &["container", "list", "--json"]).success().json();
+    assert_eq!(list, serde_json::json!([]));
+    daemon.run(&["image", "inspect", image]);
+    daemon.nono(&fixture, &["container", "validate"]).fails(1, "");
+    daemon.nono(&fixture, &["container", "cleanup"]).success();
+    assert_ne!(daemon.docker(&["image", "inspect", image]).code, 0);
+    daemon.nono(&fixture, &["container", "validate"]).success();
+}
+
 #[test]
 fn a_repaired_history_knows_its_container_and_its_removed_snapshots() {
     let Some(daemon) = daemon() else { return };
