@@ -10,7 +10,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::describe::{Described, describe, gaps};
+use super::describe::{Described, capturable, describe, gaps};
 use super::docker::Docker;
 use super::error::ContainerError;
 use super::history::ContainerHistory;
@@ -101,7 +101,7 @@ pub fn take_snapshot(
     progress: Arc<dyn Progress + Send>,
 ) -> Result<SnapshotReport, ContainerError> {
     // Refused before anything is made.
-    let id = describe(docker, name)?.id;
+    let id = capturable(docker, name)?;
     let _lock = pause::lock(storage, &id, &*progress)?;
     pause::recover_one(storage, &id, docker)?;
     take_locked(docker, storage, &id, options, progress)

@@ -129,9 +129,10 @@ fn directory_of(
         return Ok(Err("the engine names no directory".to_owned()));
     };
     let first = seen_at(docker, container_id, mount, source)?;
-    match (&first, bound_directory(docker, mount)) {
-        (Err(_), Some(bound)) => seen_at(docker, container_id, mount, &bound),
-        _ => Ok(first),
+    let bound = if first.is_err() { bound_directory(docker, mount) } else { None };
+    match bound {
+        Some(bound) => seen_at(docker, container_id, mount, &bound),
+        None => Ok(first),
     }
 }
 

@@ -188,7 +188,12 @@ impl SnapshotStorage for LocalStorage {
         let _lock = session.lock()?;
         let mut metadata = session.metadata()?;
         let id = history.to_owned();
-        change(metadata.container.as_mut().ok_or(ContainerError::NotAContainer { id })?);
+        let container = metadata.container.as_mut().ok_or(ContainerError::NotAContainer { id })?;
+        let before = container.clone();
+        change(container);
+        if *container == before {
+            return Ok(());
+        }
         Ok(session.save_metadata(&metadata)?)
     }
 

@@ -3,6 +3,7 @@
 //! A baseline can be announced between the first two, so that a command need not wait for the disk.
 
 use std::borrow::Cow;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use super::{CacheUse, SnapshotError, SnapshotManager, SnapshotRequest, Taken};
@@ -344,10 +345,10 @@ impl SnapshotManager {
         let store = Dir::open(self.store.path()).and_then(|dir| dir.stat_self());
         let mut flushed: Vec<u64> = store.iter().map(|stat| stat.dev).collect();
         for root in &manifest.roots {
-            // A tracked file lies in its parent's file system.
+            // A tracked file lies in its parent's file system. One that is gone has no mapping.
             let place = Dir::open(&root.path).or_else(|error| match root.path.parent() {
-                Some(parent) => Dir::open(parent),
-                None => Err(error),
+                Some(parent) if error.kind() == ErrorKind::NotADirectory => Dir::open(parent),
+                _ => Err(error),
             });
             if let Err(error) = place.and_then(|dir| dir.sync_file_system_once(&mut flushed)) {
                 tracing::debug!("a tracked path is not flushed: {error}");
