@@ -327,7 +327,8 @@ class ContainerSnapshots:
     ) -> Mapping[str, Any]:
         """Removes snapshots over a limit: by age first, then by count, then by bytes, oldest first.
 
-        ``None`` is no limit. Images of removed snapshots go, too. ``dry_run=True`` only lists. The
+        ``None`` is no limit. Images of removed snapshots go, too. So do containers that a restore put
+        aside longer than ``max_age`` ago, each after a snapshot of it. ``dry_run=True`` only lists. The
         result is the report of ``nono container cleanup --json``.
         """
         seconds = None if max_age is None else max_age.total_seconds()

@@ -12,7 +12,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use nono::container::restore::{
     Direction, Extent, HealthCheck, Job, RestoreError, RestoreOptions, RestoreReport, ResumeReport,
-    Safety, Way, interrupted, plan, restore, resume,
+    Safety, Way, clean_all, interrupted, plan, restore, resume,
 };
 use nono::container::{
     self, ContainerError, ContainerHistory, ContainerPolicy, ContainerRecord, Docker, Endpoint,
@@ -370,7 +370,9 @@ impl ContainerEngine {
         call(py, "cleanup", self.storage.root(), |counter| {
             let docker = self.connect()?;
             container::recover(&self.storage)?;
-            json(&container::cleanup(&self.storage, &policy, Some(&docker), dry_run, &*counter)?)
+            let message = "before its container was removed by a cleanup".to_owned();
+            let safety = self.safety_snapshot(&docker, message, &counter);
+            json(&clean_all(&self.storage, &policy, &docker, &safety, &*counter, dry_run)?)
         })
     }
 

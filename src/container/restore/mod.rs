@@ -51,7 +51,9 @@ pub use error::RestoreError;
 pub use health::{Health, HealthCheck};
 pub(super) use journal::half_restored;
 pub use journal::{Interrupted, interrupted, unfinished};
-pub use kept::{KeptContainer, KeptOutcome, KeptReport, clean_kept, kept_containers};
+pub use kept::{
+    CleanupReport, KeptContainer, KeptOutcome, KeptReport, clean_all, clean_kept, kept_containers,
+};
 pub use plan::{ContainerPlan, PlannedPort, PlannedVolume, plan};
 pub use resume::{Direction, ResumeReport, resume};
 

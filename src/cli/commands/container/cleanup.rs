@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use clap::Args;
 use jiff::SignedDuration;
-use serde::Serialize;
 
 use super::engine_if_any;
 use super::restore::safety_snapshot;
@@ -15,10 +14,9 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::config::ContainerLimits;
-use crate::container::restore::{KeptOutcome, KeptReport, RestoreError, clean_kept};
+use crate::container::restore::{CleanupReport, KeptOutcome, KeptReport, RestoreError, clean_all};
 use crate::container::{
-    ContainerHistory, ContainerPolicy, Docker, ImageRemoval, LocalStorage, RemovalReport,
-    SnapshotExpiry, cleanup,
+    ContainerPolicy, ImageRemoval, LocalStorage, RemovalReport, SnapshotExpiry, cleanup,
 };
 use crate::path_text::Shown;
 
@@ -69,23 +67,23 @@ pub(super) fn run(args: &CleanupArgs, storage: &LocalStorage, context: &Context)
     let docker = engine_if_any(context);
     let policy = policy(&limits);
     let bar = Bar::new(context, "removing snapshots");
-    let cleaned = cleanup(storage, &policy, docker.as_ref(), args.dry_run, &*bar);
-    // Last: no limit removes the snapshots of what goes here in the same breath.
-    let cleaned = cleaned.map_err(CliError::from).and_then(|mut report| {
-        let Some(docker) = &docker else { return Ok((report, Vec::new())) };
-        let problems = &mut report.problems;
-        let kept = clean_all_kept(docker, storage, &policy, args.dry_run, &bar, problems)?;
-        Ok((report, kept))
-    });
+    let cleaned = match &docker {
+        Some(docker) => {
+            let message = "before its container was removed by a cleanup".to_owned();
+            let safety = safety_snapshot(docker, storage, message, Arc::clone(&bar));
+            clean_all(storage, &policy, docker, &safety, &*bar, args.dry_run)
+        }
+        None => cleanup(storage, &policy, None, args.dry_run, &*bar)
+            .map(|removal| CleanupReport { removal, ..CleanupReport::default() })
+            .map_err(RestoreError::from),
+    };
     bar.finish();
-    let (report, kept) = cleaned?;
+    let cleaned = cleaned?;
+    let CleanupReport { removal: report, kept_containers: kept, .. } = &cleaned;
     if args.json {
-        let removed = kept.iter().filter(|one| one.outcome == KeptOutcome::Removed);
-        let kept_containers_removed = removed.map(|one| &*one.name).collect();
-        let cleaned = Cleaned { report: &report, kept_containers_removed, kept_containers: &kept };
         context.json(&cleaned)?;
     } else {
-        print_removed(&report, context)?;
+        print_removed(report, context)?;
         kept.iter().try_for_each(|one| print_kept(one, args.dry_run, context))?;
     }
     report.problems.iter().for_each(|problem| context.warn(problem));
@@ -95,37 +93,6 @@ pub(super) fn run(args: &CleanupArgs, storage: &LocalStorage, context: &Context)
         context.warn(format_args!("container {name} was not removed: {reason}"));
     }
     Ok(u8::from(!report.problems.is_empty() || !failed.is_empty()))
-}
-
-/// The report, and the containers that restores put aside.
-#[derive(Serialize)]
-struct Cleaned<'a> {
-    #[serde(flatten)]
-    report: &'a RemovalReport,
-    kept_containers_removed: Vec<&'a str>,
-    kept_containers: &'a [KeptReport],
-}
-
-/// Removes the containers that restores put aside and nobody touched since.
-fn clean_all_kept(
-    docker: &Docker,
-    storage: &LocalStorage,
-    policy: &ContainerPolicy,
-    is_dry_run: bool,
-    bar: &Arc<Bar>,
-    problems: &mut Vec<String>,
-) -> Result<Vec<KeptReport>, CliError> {
-    let message = "before its container was removed by a cleanup".to_owned();
-    let safety = safety_snapshot(docker, storage, message, Arc::clone(bar));
-    let mut reports = Vec::new();
-    for history in ContainerHistory::all(storage)? {
-        match clean_kept(docker, &history, policy.max_age, &safety, &**bar, is_dry_run) {
-            Ok(of_history) => reports.extend(of_history),
-            Err(error @ RestoreError::BadKeptList { .. }) => problems.push(error.to_string()),
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(reports)
 }
 
 fn print_kept(kept: &KeptReport, is_dry_run: bool, context: &Context) -> std::io::Result<()> {
