@@ -105,9 +105,15 @@ def test_a_replacement_takes_the_place_if_it_is_healthy(
         assert good.ok and good.container == container
         assert docker.inspect(container)["Id"] == good.container_id
         assert docker.sh(container, "cat /data/file") == "first"
-        assert docker.state(good.details["kept_as"]) == "exited"
+        kept = good.details["kept_as"]
+        assert docker.state(kept) == "exited"
+        assert snapshots.cleanup()["kept_containers"][0]["outcome"] == "young"
+        cleaned = snapshots.cleanup(max_age=timedelta(0))
+        assert cleaned["kept_containers_removed"] == [kept]
+        saved = snapshots.show(cleaned["kept_containers"][0]["snapshot"])
+        assert saved.trigger == "before_restore" and saved.container == kept
     finally:
-        docker.run("rm", "-f", "-v", good.details["kept_as"])
+        subprocess.run(["docker", "-H", docker.host, "rm", "-f", "-v", good.details["kept_as"]])
 
 
 def test_two_snapshots_are_compared(
