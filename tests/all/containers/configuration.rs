@@ -3,8 +3,12 @@
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
+use nono::container::{Docker, Endpoint, LocalStorage, take_snapshot};
+use nono::progress::Progress;
+use nono::snapshot::VolumeSource;
 use serde_json::{Value, json};
 
 use super::daemon::{Container, Daemon, IMAGE, daemon};
@@ -272,4 +276,50 @@ fn an_image_that_a_container_uses_outlives_its_snapshot() {
     scene.remove(&report);
     daemon.nono(&scene.fixture, &["container", "cleanup"]).success();
     assert_ne!(daemon.docker(&["image", "inspect", image]).code, 0);
+}
+
+/// Counts, and stops the work after so many bytes.
+#[derive(Default)]
+struct Told {
+    entries: AtomicU64,
+    bytes: AtomicU64,
+    stop_after: Option<u64>,
+}
+
+impl Progress for Told {
+    fn advance(&self, entries: u64, bytes: u64) {
+        self.entries.fetch_add(entries, Relaxed);
+        self.bytes.fetch_add(bytes, Relaxed);
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.stop_after.is_some_and(|most| self.bytes.load(Relaxed) >= most)
+    }
+}
+
+#[test]
+fn a_long_snapshot_tells_how_far_it_is_and_can_be_stopped_from_either_source() {
+    let Some(daemon) = daemon() else { return };
+    for source in [VolumeSource::Directory, VolumeSource::Archive] {
+        let scene = Scene::new(daemon, &[]);
+        scene.container.sh("dd if=/dev/zero of=/data/long bs=1048576 count=40 2>/dev/null");
+        let endpoint = Endpoint { url: daemon.host(), tls_dir: None };
+        let docker = Docker::connect_to(endpoint).unwrap();
+        let store = LocalStorage::new(scene.fixture.store());
+        let options = Scene::options(Some(source));
+        let take = |told: &Arc<Told>| {
+            let told = Arc::clone(told);
+            take_snapshot(&docker, &store, &scene.container.name, &options, told)
+        };
+        let stopped = Arc::new(Told { stop_after: Some(1 << 20), ..Told::default() });
+        let error = take(&stopped).unwrap_err();
+        assert!(error.to_string().contains("nothing was recorded"), "{source:?}: {error}");
+        assert!(stopped.bytes.load(Relaxed) < 40 << 20, "{source:?}");
+        assert_eq!(scene.container.state().as_deref(), Some("running"));
+        daemon.nono(&scene.fixture, &["container", "validate"]).success();
+        let whole = Arc::new(Told::default());
+        take(&whole).unwrap();
+        assert!(whole.bytes.load(Relaxed) >= 40 << 20, "{source:?}");
+        assert!(whole.entries.load(Relaxed) >= 5, "{source:?}");
+    }
 }

@@ -44,14 +44,12 @@ impl Scene {
         self.snapshot_from(None)
     }
 
-    pub(super) fn snapshot_from(&self, volume_source: Option<VolumeSource>) -> String {
-        let endpoint = Endpoint { url: self.daemon.host(), tls_dir: None };
-        let docker = Docker::connect_to(endpoint).unwrap();
+    pub(super) fn options(volume_source: Option<VolumeSource>) -> SnapshotOptions {
         let watcher = Watcher {
             program: "sh".into(),
             arguments: ["-c", "cat >/dev/null"].map(Into::into).to_vec(),
         };
-        let options = SnapshotOptions {
+        SnapshotOptions {
             message: None,
             trigger: Trigger::Manual,
             run_id: None,
@@ -61,7 +59,13 @@ impl Scene {
             volume_source,
             watcher,
             threads: 0,
-        };
+        }
+    }
+
+    pub(super) fn snapshot_from(&self, volume_source: Option<VolumeSource>) -> String {
+        let endpoint = Endpoint { url: self.daemon.host(), tls_dir: None };
+        let docker = Docker::connect_to(endpoint).unwrap();
+        let options = Self::options(volume_source);
         let (store, name) = (LocalStorage::new(self.fixture.store()), &self.container.name);
         let progress = Arc::new(nono::progress::NoProgress);
         let taken = take_snapshot(&docker, &store, name, &options, progress).unwrap();
