@@ -36,6 +36,7 @@ mod keeping;
 mod left_out;
 mod listing;
 mod manners;
+mod mapping;
 mod mcp;
 mod mcp_checkpoints;
 mod meant;

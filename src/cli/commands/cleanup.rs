@@ -83,6 +83,8 @@ pub(in crate::cli) fn run(args: &CleanupArgs, store: &StoreArgs, context: &Conte
         return Ok(1);
     }
     let described: HashMap<String, String> = chosen.iter().filter_map(described).collect();
+    let of_containers: Vec<String> =
+        chosen.iter().filter(|session| is_of_container(session)).map(SessionDir::id).collect();
     let bar = Bar::new(context, "cleaning up");
     let compact = args.compact;
     let options = CleanupOptions {
@@ -102,6 +104,12 @@ pub(in crate::cli) fn run(args: &CleanupArgs, store: &StoreArgs, context: &Conte
         context.json(&report)?;
     } else if failure.is_none() || !report.is_empty() || !report.sessions_skipped.is_empty() {
         print(&report, &described, args.all, context)?;
+    }
+    if report.sessions_removed.iter().any(|id| of_containers.contains(id)) && !args.dry_run {
+        context.say(
+            "images of their snapshots, and containers that a restore put aside, stay with the \
+             engine of containers: nono container cleanup removes the images",
+        );
     }
     if let Some(error) = failure {
         return Err(error);
@@ -300,6 +308,10 @@ fn clean_roots(
         total.bytes_kept_packed += report.bytes_kept_packed;
     }
     Ok(())
+}
+
+fn is_of_container(session: &SessionDir) -> bool {
+    session.metadata().is_ok_and(|metadata| metadata.origin == SessionOrigin::Container)
 }
 
 /// A session's id, and its project and command, as long as it is there.
