@@ -123,7 +123,7 @@ impl ArchivePlan {
         let lock = wait_for(progress, || store.try_lock_for_reading())?;
         let lock = lock.ok_or(ArchiveError::Cancelled)?;
         let snapshot = session.listed_manifest(number, &metadata.manifest_hashes)?;
-        let state = State::of(&store, &snapshot.manifest.merkle_root)?;
+        let state = State::of(&store, &snapshot.manifest.merkle_root, progress)?;
         let (added, total_files) = (state.sum.count, state.sum.count);
         let mut plan = Self {
             session: session.clone(),
@@ -150,7 +150,7 @@ impl ArchivePlan {
                 return Ok(plan);
             }
         };
-        let (delta, stats, entries, bytes) = plan.compare(parent)?;
+        let (delta, stats, entries, bytes) = plan.compare(parent, progress)?;
         if is_mostly_changed(&stats) {
             plan.delta = Err(FullReason::MostChanged);
             return Ok(plan);
@@ -163,7 +163,11 @@ impl ArchivePlan {
     }
 
     /// The difference to a parent, its counts, the lines of its changes, and the bytes in them.
-    fn compare(&self, parent: Parent) -> Result<(Delta, DeltaStats, Lines, u64), ArchiveError> {
+    fn compare(
+        &self,
+        parent: Parent,
+        progress: &dyn Progress,
+    ) -> Result<(Delta, DeltaStats, Lines, u64), ArchiveError> {
         let id = ArchiveId::new(self.id.session(), parent.number)?;
         if parent.number >= self.id.number() {
             return Err(ArchiveError::ParentNotOlder { id: self.id.clone(), parent: id });
@@ -176,7 +180,8 @@ impl ArchivePlan {
             self.session.listed_manifest(parent.number, &listed)?.manifest.merkle_root;
         let mut stats = DeltaStats { total_files: self.state.sum.count, ..DeltaStats::default() };
         let (mut lines, mut buffer, mut bytes) = (Lines::default(), Vec::new(), 0);
-        for found in differences(&self.store, &parent_root, &self.snapshot.manifest.merkle_root)? {
+        let root = &self.snapshot.manifest.merkle_root;
+        for found in asking(differences(&self.store, &parent_root, root)?, progress) {
             let Some(entry) = entry_of(&found?) else { continue };
             *match entry.entry_type {
                 DeltaEntryType::Added => &mut stats.added,

@@ -11,6 +11,9 @@ use crate::path_text::encode;
 use crate::progress::Progress;
 use crate::store::{ObjectSource, StoreError, read_root_tree, read_tree};
 
+/// A few trees can name more paths than anybody can visit, so each walk is [`asking`] whether to go
+/// on.
+///
 /// A walk through the trees of a snapshot: a directory stands before what is in it. Holds the lists
 /// of the open directories alone.
 pub(in crate::archive) struct Walk<'a> {
