@@ -56,6 +56,10 @@ pub(crate) fn pending_manifest() -> String {
     format!("{SNAPSHOTS}/0/{PENDING_MANIFEST}")
 }
 
+/// The word for the newest session or snapshot, and the name of a link to it. No session is called
+/// so: nothing could name it.
+pub(crate) const LATEST: &str = "latest";
+
 /// A name for what is being made; nobody else uses it.
 ///
 /// # Errors

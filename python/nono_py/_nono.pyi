@@ -880,6 +880,7 @@ class _ContainerEngine:
         self,
         container: Optional[str],
         abort: bool,
+        gives_up: bool,
         health_seconds: float,
         progress: _Tell,
         stop: Optional[_Stop],

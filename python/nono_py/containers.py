@@ -276,28 +276,32 @@ class ContainerSnapshots:
         container: Optional[str] = None,
         *,
         abort: bool = False,
+        give_up: bool = False,
         health_seconds: float = 5,
         progress: _Tell = None,
     ) -> List[Mapping[str, Any]]:
         """Finishes restores that were interrupted, or with ``abort=True`` takes them back.
 
         ``container`` names one history; without it, every interrupted restore is ended. A restore
-        that had not made everything is taken back. The result is the list of reports of ``nono
+        that had not made everything is taken back. ``give_up=True`` forgets the restore of one
+        history, and leaves containers and volumes as they are; it also sets a damaged journal, or a
+        damaged list of kept containers, aside. The result is the list of reports of ``nono
         container resume --json``, empty where nothing was interrupted.
         """
-        return self._resume(container, abort, health_seconds, progress, None)
+        return self._resume(container, abort, give_up, health_seconds, progress, None)
 
     async def resume_async(
         self,
         container: Optional[str] = None,
         *,
         abort: bool = False,
+        give_up: bool = False,
         health_seconds: float = 5,
         progress: _Tell = None,
     ) -> List[Mapping[str, Any]]:
         """As :meth:`resume`. ``progress`` is called in another thread."""
         return await _in_thread(
-            partial(self._resume, container, abort, health_seconds, progress)
+            partial(self._resume, container, abort, give_up, health_seconds, progress)
         )
 
     def delete(self, snapshot: str, *, all: bool = False) -> Mapping[str, Any]:
@@ -323,7 +327,8 @@ class ContainerSnapshots:
     ) -> Mapping[str, Any]:
         """Removes snapshots over a limit: by age first, then by count, then by bytes, oldest first.
 
-        ``None`` is no limit. Images of removed snapshots go, too. ``dry_run=True`` only lists. The
+        ``None`` is no limit. Images of removed snapshots go, too. So do containers that a restore put
+        aside longer than ``max_age`` ago, each after a snapshot of it. ``dry_run=True`` only lists. The
         result is the report of ``nono container cleanup --json``.
         """
         seconds = None if max_age is None else max_age.total_seconds()
@@ -440,11 +445,12 @@ class ContainerSnapshots:
         self,
         container: Optional[str],
         abort: bool,
+        give_up: bool,
         health_seconds: float,
         progress: _Tell,
         stop: Optional[_Stop],
     ) -> List[Mapping[str, Any]]:
-        text = self._engine.resume(container, abort, health_seconds, progress, stop)
+        text = self._engine.resume(container, abort, give_up, health_seconds, progress, stop)
         reports: List[Mapping[str, Any]] = json.loads(text)
         return reports
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use nono::container::restore::{
     Direction, Extent, HealthCheck, Job, RestoreError, RestoreOptions, RestoreReport, ResumeReport,
-    Safety, Way, interrupted, plan, restore, resume,
+    Safety, Way, clean_all, interrupted, plan, restore, resume,
 };
 use nono::container::{
     self, ContainerError, ContainerHistory, ContainerPolicy, ContainerRecord, Docker, Endpoint,
@@ -274,12 +274,23 @@ impl ContainerEngine {
         py: Python<'_>,
         container: Option<&str>,
         abort: bool,
+        gives_up: bool,
         health_seconds: f64,
         progress: Option<Py<PyAny>>,
         stop: Option<Py<Stop>>,
     ) -> PyResult<String> {
         let check = HealthCheck { time: seconds(health_seconds)?, command: None };
-        let direction = if abort { Direction::TakeBack } else { Direction::Finish };
+        let direction = match (abort, gives_up) {
+            (true, true) => {
+                return Err(PyValueError::new_err("abort and give_up exclude each other"));
+            }
+            (true, false) => Direction::TakeBack,
+            (false, true) if container.is_none() => {
+                return Err(PyValueError::new_err("give_up needs the container or the session"));
+            }
+            (false, true) => Direction::GiveUp,
+            (false, false) => Direction::Finish,
+        };
         call_telling(py, "resume", self.storage.root(), progress, |counter| {
             attach(stop.as_ref(), &counter);
             let histories = match container {
@@ -290,8 +301,14 @@ impl ContainerEngine {
             let mut failure = None;
             let mut docker = None;
             for history in histories {
-                if interrupted(&history)?.is_none() {
-                    continue;
+                match interrupted(&history) {
+                    _ if gives_up => {}
+                    Ok(None) => continue,
+                    Ok(Some(_)) => {}
+                    Err(error) => {
+                        failure = failure.or(Some(error));
+                        continue;
+                    }
                 }
                 let docker = match &mut docker {
                     Some(docker) => docker,
@@ -314,7 +331,7 @@ impl ContainerEngine {
 
     fn delete(&self, py: Python<'_>, snapshot: &str, all: bool) -> PyResult<String> {
         call(py, "delete", self.storage.root(), |counter| {
-            let picked = self.find(snapshot)?;
+            let picked = ContainerHistory::find_whole(&self.storage, snapshot)?;
             if picked.is_named == all {
                 let text = "a deletion names one snapshot, SESSION/N, or a history with all=True";
                 return Err(Failure::wrong_argument(text));
@@ -353,7 +370,9 @@ impl ContainerEngine {
         call(py, "cleanup", self.storage.root(), |counter| {
             let docker = self.connect()?;
             container::recover(&self.storage)?;
-            json(&container::cleanup(&self.storage, &policy, Some(&docker), dry_run, &*counter)?)
+            let message = "before its container was removed by a cleanup".to_owned();
+            let safety = self.safety_snapshot(&docker, message, &counter);
+            json(&clean_all(&self.storage, &policy, &docker, &safety, &*counter, dry_run)?)
         })
     }
 

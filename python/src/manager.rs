@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use nono::browse::Scope;
 use nono::repair::{RepairOptions, repair_session};
-use nono::restore::{OnConflict, Recovery, RestoreOptions};
+use nono::restore::{CopyOptions, OnConflict, Recovery, RestoreOptions};
 use nono::snapshot::{self, Budget, ManifestError};
 use nono::verify::{VerifyOptions, verify_session};
 use parking_lot::Mutex;
@@ -264,7 +264,9 @@ impl SnapshotManager {
         let overwrite = options.on_conflict == OnConflict::Overwrite;
         let copied = self.call_telling(py, "restore", progress, |engine| {
             let to = std::path::absolute(&to.0).unwrap_or(to.0);
-            Ok(engine.copy_out(number, &to, &options.selection, overwrite)?)
+            let selection = options.selection.clone();
+            let copy = CopyOptions { selection, overwrite, ..CopyOptions::default() };
+            Ok(engine.copy_out(number, &to, &copy)?)
         })?;
         Ok(RestoreReport::of_copy(copied, &options))
     }

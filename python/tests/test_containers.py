@@ -105,9 +105,15 @@ def test_a_replacement_takes_the_place_if_it_is_healthy(
         assert good.ok and good.container == container
         assert docker.inspect(container)["Id"] == good.container_id
         assert docker.sh(container, "cat /data/file") == "first"
-        assert docker.state(good.details["kept_as"]) == "exited"
+        kept = good.details["kept_as"]
+        assert docker.state(kept) == "exited"
+        assert snapshots.cleanup()["kept_containers"][0]["outcome"] == "young"
+        cleaned = snapshots.cleanup(max_age=timedelta(0))
+        assert cleaned["kept_containers_removed"] == [kept]
+        saved = snapshots.show(cleaned["kept_containers"][0]["snapshot"])
+        assert saved.trigger == "before_restore" and saved.container == kept
     finally:
-        docker.run("rm", "-f", "-v", good.details["kept_as"])
+        subprocess.run(["docker", "-H", docker.host, "rm", "-f", "-v", good.details["kept_as"]])
 
 
 def test_two_snapshots_are_compared(
@@ -159,6 +165,26 @@ def test_a_killed_replacement_is_finished_or_taken_back(
     assert asyncio.run(snapshots.resume_async()) == []
     if not abort:
         docker.run("rm", "-f", "-v", old)
+
+
+def test_a_restore_can_be_given_up(
+    snapshots: ContainerSnapshots, docker: Dockerd, container: str
+) -> None:
+    taken = snapshots.snapshot(container)
+    journal = Path(snapshots.root) / taken.session_id / "container-restore.journal"
+    journal.write_text("{")
+    with pytest.raises(NonoError, match="--give-up"):
+        snapshots.resume(container)
+    with pytest.raises(ValueError, match="exclude each other"):
+        snapshots.resume(container, abort=True, give_up=True)
+    with pytest.raises(ValueError, match="give_up needs"):
+        snapshots.resume(give_up=True)
+    [report] = asyncio.run(snapshots.resume_async(container, give_up=True))
+    assert report["is_given_up"] and Path(report["set_aside"][0]).read_text() == "{"
+    assert docker.state(container) == "running"
+    assert snapshots.resume(container, give_up=True) == []
+    with pytest.raises(NonoError, match="no container snapshot"):
+        snapshots.delete(taken.session_id[:4], all=True)
 
 
 def test_snapshots_are_counted_checked_and_removed(

@@ -11,6 +11,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::rules::MAX_CHAIN_DEPTH;
+use crate::layout;
 
 /// Longest id of a session in a name, in bytes.
 const MAX_SESSION_BYTES: usize = 200;
@@ -36,7 +37,8 @@ impl ArchiveId {
             && session.len() <= MAX_SESSION_BYTES
             && !session.starts_with(['.', '-'])
             && session.bytes().all(is_plain)
-            && !matches!(session, "objects" | "index");
+            && layout::may_be_session(session.as_bytes())
+            && session != layout::LATEST;
         if !is_name || number > u64::from(u32::MAX) {
             return Err(NameError { name: format!("{session}/{number}") });
         }

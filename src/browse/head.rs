@@ -31,6 +31,8 @@ pub(super) struct SnapshotHead {
 pub(super) struct SessionHead {
     pub(super) started: Timestamp,
     pub(super) tracked_paths: Vec<PathBuf>,
+    /// Whether an archive brought the session.
+    pub(super) received: bool,
 }
 
 #[derive(Default)]
@@ -45,6 +47,8 @@ struct SnapshotFields {
 struct SessionFields {
     started: Option<Timestamp>,
     tracked_paths: Option<Vec<String>>,
+    /// Only there when it is true, and then before the others.
+    received: bool,
 }
 
 /// Fields to collect from a JSON object.
@@ -77,6 +81,7 @@ impl Fields for SnapshotFields {
 impl Fields for SessionFields {
     fn take<'de, A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         match name {
+            "received" => self.received = map.next_value()?,
             "started" => self.started = Some(map.next_value()?),
             "tracked_paths" => self.tracked_paths = Some(map.next_value()?),
             _ => drop(map.next_value::<IgnoredAny>()?),
@@ -130,13 +135,14 @@ pub(super) fn read_snapshot(dir: &Dir, name: &[u8], number: u64) -> io::Result<S
 
 /// Reads the head of a session's manifest.
 pub(super) fn read_session(dir: &Dir, name: &[u8]) -> io::Result<SessionHead> {
-    let SessionFields { started, tracked_paths } = read(dir, name)?;
+    let SessionFields { started, tracked_paths, received } = read(dir, name)?;
     let (Some(started), Some(tracked_paths)) = (started, tracked_paths) else {
         let reason = "a field is missing".to_owned();
         return Err(from_manifest(ManifestError::Corrupt { path: dir.path_of(name), reason }));
     };
     let decode = |text: &String| path_text::to_path(&path_text::decode(text)).to_owned();
-    Ok(SessionHead { started, tracked_paths: tracked_paths.iter().map(decode).collect() })
+    let tracked_paths = tracked_paths.iter().map(decode).collect();
+    Ok(SessionHead { started, tracked_paths, received })
 }
 
 fn read<F: Fields + Default>(dir: &Dir, name: &[u8]) -> io::Result<F> {

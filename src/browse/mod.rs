@@ -34,10 +34,8 @@ mod tree;
 #[allow(clippy::disallowed_methods, reason = "tests plant what they look at")]
 mod tests;
 
+pub(crate) use crate::layout::LATEST;
 pub use error::BrowseError;
 pub use key::{ContentKey, DirectoryKey};
 pub use place::check_place;
 pub use tree::{Scope, StoreTree};
-
-/// Name of the links to the newest session and the newest snapshot.
-pub const LATEST: &str = "latest";

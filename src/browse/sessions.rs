@@ -44,6 +44,8 @@ struct SessionFacts {
     /// `None` for a manifest that cannot be read.
     started: Option<Timestamp>,
     is_shown: bool,
+    /// Whether an archive brought it.
+    received: bool,
     /// Whether it says the same as long as its `stat` stays, unlike one that could not be read just
     /// now.
     is_lasting: bool,
@@ -58,6 +60,8 @@ pub(super) struct Session {
     pub(super) mtime: FileTime,
     /// A time not before it began; for one whose beginning is not known.
     latest_begin: FileTime,
+    /// Whether an archive brought it: only its id means it.
+    received: bool,
 }
 
 impl Sessions {
@@ -154,13 +158,13 @@ impl Sessions {
                 facts
             }
         };
-        let SessionFacts { started, is_shown, .. } = facts;
+        let SessionFacts { started, is_shown, received, .. } = facts;
         let latest_begin = match started {
             // It is not asked for.
             Some(_) => changed,
             None => root.try_stat(&first())?.map_or(changed, |stat| stat.mtime),
         };
-        Ok(is_shown.then_some(Session { key, started, mtime: stat.mtime, latest_begin }))
+        Ok(is_shown.then_some(Session { key, started, mtime: stat.mtime, latest_begin, received }))
     }
 
     fn read_facts(&self, root: &Dir, manifest: &[u8], is_news: bool) -> SessionFacts {
@@ -171,7 +175,12 @@ impl Sessions {
                     paths.any(|path| path.starts_with(wanted) || wanted.starts_with(path))
                 };
                 let is_shown = self.tracked.as_ref().is_none_or(tracks);
-                SessionFacts { started: Some(head.started), is_shown, is_lasting: true }
+                SessionFacts {
+                    started: Some(head.started),
+                    is_shown,
+                    received: head.received,
+                    is_lasting: true,
+                }
             }
             Err(error) => {
                 // Its snapshots may be fine, so it is shown, whatever it tracked.
@@ -179,7 +188,7 @@ impl Sessions {
                     tracing::warn!("{error}");
                 }
                 let is_lasting = error.kind() == io::ErrorKind::InvalidData;
-                SessionFacts { started: None, is_shown: true, is_lasting }
+                SessionFacts { started: None, is_shown: true, received: false, is_lasting }
             }
         }
     }
@@ -242,11 +251,12 @@ impl Sessions {
         spaces.next().unwrap_or_default()
     }
 
-    /// The newest of some sessions: the one that began last. `None` also when that may be one whose
+    /// The newest of some sessions: of those that were recorded here the one that began last. `None` also when that may be one whose
     /// manifest cannot be read: a link to another one would be to the wrong state.
     pub(super) fn newest(sessions: &BTreeMap<Arc<str>, Session>) -> Option<&Session> {
         let now = Timestamp::now();
-        let dated = sessions.values().filter(|session| session.started.is_some());
+        let dated =
+            sessions.values().filter(|session| session.started.is_some() && !session.received);
         let recency = |session: &Session| Recency::new(session.started, &*session.key.id, now);
         let newest = dated.max_by_key(|session| recency(session))?;
         let mut undated = sessions.values().filter(|session| session.started.is_none());

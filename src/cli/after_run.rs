@@ -1,14 +1,20 @@
 //! `push_after_run`: when a recorded command has ended, a process of its own pushes the session.
 //!
 //! The run does not wait for that process and does not learn what became of it. The process has the
-//! lowest priority, no terminal and no streams. A failure leaves a note that `nono status` and
-//! `nono doctor` show ([`crate::remote::push_failures`]).
+//! lowest priority, no terminal and no streams. A failure leaves a note for each
+//! session, which `nono status` and `nono doctor` show ([`crate::remote::push_failures`]). The push
+//! after the next run sends these sessions, too.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::context::Context;
+use crate::path_text::Shown;
+use crate::remote::PushFailure;
 use crate::sys;
+
+/// So many sessions are named in a command.
+const MOST_NAMED: usize = 5;
 
 /// Marks the process. Only ever set by [`start`].
 const MARK: &str = "NONO_PUSH_AFTER_RUN";
@@ -24,6 +30,28 @@ pub(super) fn detach() {
     let _ = sys::start_process_session();
     sys::lower_priority();
     let _ = std::env::set_current_dir("/");
+}
+
+/// Failed pushes as sentences, one for each remote, each with a command that may help.
+pub(super) fn told(failures: &[PushFailure]) -> Vec<(String, String)> {
+    let shown = |text: &str| Shown::bytes(text.as_bytes()).to_string();
+    let of_each = failures.chunk_by(|a, b| a.remote == b.remote);
+    let of_each = of_each.filter_map(|all| Some((all.last()?, all.len() - 1)));
+    let told = of_each.map(|(last, others)| {
+        let [remote, id, reason] =
+            [&last.remote, &last.session_id, &last.reason].map(|it| shown(it));
+        let whose = match others {
+            0 => format!("session {id} was"),
+            1 => format!("session {id} and 1 earlier one were"),
+            _ => format!("session {id} and {others} earlier ones were"),
+        };
+        // The next run sends all of them.
+        let ids = failures.iter().filter(|failure| failure.remote == last.remote);
+        let ids: Vec<_> = ids.take(MOST_NAMED).map(|failure| shown(&failure.session_id)).collect();
+        let command = format!("nono push {remote} {}", ids.join(" "));
+        (format!("{whose} not pushed to {remote}: {reason}"), command)
+    });
+    told.collect()
 }
 
 /// Starts the process. What cannot be started is said and harms nothing.

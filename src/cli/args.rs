@@ -347,7 +347,7 @@ impl ThreadArgs {
             (Ok(settings), _) => Ok(settings.threads()),
             (Err(error), Some(_)) => Err(error),
             (Err(error), None) => {
-                context.warn(format_args!("all cores are used: {error}"));
+                context.warn(format_args!("{error}; work is done with all cores"));
                 Ok(0)
             }
         }

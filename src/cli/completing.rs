@@ -6,8 +6,9 @@
 //! for it.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use clap::Arg;
 use clap_complete::CompleteEnv;
@@ -33,8 +34,13 @@ use crate::sys;
 /// Says which shell asks.
 pub(super) const VARIABLE: &str = "NONO_COMPLETE";
 
+/// The shell that asks.
+static SHELL: OnceLock<OsString> = OnceLock::new();
+
 /// Answers a shell, if one asks. Whether it was so.
 pub(super) fn answer(arguments: &[OsString]) -> bool {
+    // The answer takes it out of the environment.
+    let _ = SHELL.set(std::env::var_os(VARIABLE).unwrap_or_default());
     let asked = CompleteEnv::with_factory(program).var(VARIABLE);
     let current_dir = sys::current_dir().ok();
     let answered = asked.try_complete(arguments, current_dir.as_deref());
@@ -59,14 +65,45 @@ fn with_completer(arg: Arg, has_snapshot: bool) -> Arg {
     let named = arg.get_value_names().and_then(<[_]>::first).map(ToString::to_string);
     let named = named.unwrap_or_else(|| arg.get_id().as_str().to_uppercase());
     match named.as_str() {
-        "ID" | "ID[/N]" => arg.add(ArgValueCompleter::new(sessions)),
-        "A [B] | PATH" => arg.add(ArgValueCompleter::new(states)),
+        "ID" | "ID[/N]" => arg.add(ArgValueCompleter::new(|word: &OsStr| typed(word, sessions))),
+        "A [B] | PATH" => arg.add(ArgValueCompleter::new(|word: &OsStr| typed(word, states))),
         "NAME|FILE" | "PROFILE" | "P" => arg.add(ArgValueCompleter::new(profiles)),
         "PATH" if has_snapshot && arg.is_positional() => {
-            arg.add(ArgValueCompleter::new(recorded_paths))
+            arg.add(ArgValueCompleter::new(|word: &OsStr| typed(word, recorded_paths)))
         }
         _ => arg,
     }
+}
+
+/// What is offered for a word as it stands in the line. bash hands over what was typed, with its
+/// backslashes, and puts an offer into the line as it is; other shells quote it.
+fn typed(
+    word: &OsStr,
+    offer: impl Fn(&OsStr) -> Vec<CompletionCandidate>,
+) -> Vec<CompletionCandidate> {
+    if SHELL.get().is_none_or(|shell| shell != "bash") {
+        return offer(word);
+    }
+    let bytes: Vec<u8> = word.as_bytes().iter().copied().filter(|byte| *byte != b'\\').collect();
+    let offered = offer(OsStr::from_bytes(&bytes)).into_iter();
+    let in_line = |candidate: CompletionCandidate| {
+        let help = candidate.get_help().cloned();
+        CompletionCandidate::new(escaped(candidate.get_value())).help(help)
+    };
+    offered.map(in_line).collect()
+}
+
+/// With a backslash before each byte that is not plain.
+fn escaped(value: &OsStr) -> OsString {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_./-+,:=@%~".contains(&byte);
+    let mut escaped = Vec::new();
+    for byte in value.as_bytes().iter().copied() {
+        if !is_plain(byte) && byte.is_ascii() {
+            escaped.push(b'\\');
+        }
+        escaped.push(byte);
+    }
+    OsString::from_vec(escaped)
 }
 
 /// The words of the line, as far as the shell handed them over.

@@ -114,6 +114,8 @@ impl From<CatalogError> for CliError {
             CatalogError::Empty { .. } => {
                 failed.with_hint("record one: nono run --rollback -- COMMAND")
             }
+            CatalogError::OnlyReceived { .. } => failed
+                .with_hint("only its id means a session of an archive: nono rollback list --all"),
             CatalogError::NoneHere { elsewhere, moved: Some(moved), .. } => {
                 let hint = moved_hint(moved, &elsewhere.session_id);
                 failed.with_hint(hint)
@@ -266,7 +268,10 @@ impl From<RestoreError> for CliError {
                      state; nono steps {id} says which are there"
                 ))
             }
-            RestoreError::NoSuchPath { .. } | RestoreError::NothingMatches { .. } => {
+            RestoreError::NoSuchPath { .. }
+            | RestoreError::NotTracked { .. }
+            | RestoreError::PathLeftOut { .. }
+            | RestoreError::NothingMatches { .. } => {
                 Self { is_about_selection: true, ..Self::failed(message) }
             }
             other => Self::failed(other.to_string()),

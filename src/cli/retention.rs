@@ -223,6 +223,11 @@ pub(super) fn expired_sessions(
     Ok(pick(&sessions, &expired).into_iter().zip(expired).collect())
 }
 
+/// How many sessions are over a limit and stay, because they are younger than a day.
+pub(super) fn young_sessions(root: &Path, settings: &Settings) -> Result<usize, CliError> {
+    Ok(policy(settings).young(&facts_of(&list(root)?), Timestamp::now()))
+}
+
 fn expired(
     root: &Path,
     policy: &RetentionPolicy,

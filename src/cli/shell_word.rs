@@ -1,4 +1,4 @@
-//! Paths as words of a command that is offered to a person.
+//! Words of a command that a person reads, and may type.
 
 use std::path::Path;
 
@@ -17,6 +17,13 @@ pub(super) fn shell_word(path: &Path) -> Option<String> {
     Some(format!("'{}'", text.replace('\'', r"'\''")))
 }
 
+/// A command as a person types it, of words as manifests have them. What no terminal can be shown
+/// stays without quotes.
+pub(super) fn command_line(words: &[String]) -> String {
+    let word = |word: &String| shell_word(Path::new(word)).unwrap_or_else(|| word.clone());
+    words.iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -32,5 +39,7 @@ mod tests {
         for hidden in [&b"/a\nb"[..], b"/a\x1b[2J", b"/\xff", "/a\u{202e}b".as_bytes()] {
             assert_eq!(word(hidden), None);
         }
+        let words = ["sh", "-c", "ls; id", "\n"].map(str::to_owned);
+        assert_eq!(command_line(&words), "sh -c 'ls; id' \n");
     }
 }

@@ -99,9 +99,21 @@ pub(super) fn parse_json<T: DeserializeOwned>(origin: &str, text: &str) -> Resul
     })
 }
 
+/// The words of a parser for people who do not know its types.
+fn plain_reason(message: &str) -> String {
+    const TYPES: [(&str, &str); 4] = [
+        ("expected u64", "expected a whole number, 0 or more"),
+        ("expected u32", "expected a whole number, 0 or more"),
+        ("expected usize", "expected a whole number, 0 or more"),
+        ("expected f64", "expected a number"),
+    ];
+    let message = message.replace('\n', "; ");
+    TYPES.iter().fold(message, |message, (theirs, ours)| message.replace(theirs, ours))
+}
+
 pub(super) fn parse_toml<T: DeserializeOwned>(origin: &str, text: &str) -> Result<T, ConfigError> {
     toml::from_str(text).map_err(|error: toml::de::Error| {
-        let reason = error.message().replace('\n', "; ");
+        let reason = plain_reason(error.message());
         match error.span() {
             None => ConfigError::invalid(origin, reason),
             Some(span) => {

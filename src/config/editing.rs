@@ -118,7 +118,14 @@ impl ConfigFile {
                 Err(error) => refused = refused.or(Some(error)),
             }
         }
-        Err(refused.unwrap_or_else(|| ConfigError::invalid(key, "there is no value")))
+        Err(match refused {
+            // The file has no such line: it stays as it was.
+            Some(ConfigError::Invalid { reason, .. }) => {
+                ConfigError::invalid(key, format!("{reason}; nothing was changed"))
+            }
+            Some(error) => error,
+            None => ConfigError::invalid(key, "there is no value"),
+        })
     }
 }
 

@@ -23,20 +23,37 @@ pub(super) struct Described {
     pub(super) inspected: ContainerInspectResponse,
 }
 
+/// The id of a container that can be captured, by its name or id.
+///
+/// # Errors
+/// As [`describe`].
+pub(super) fn capturable(docker: &Docker, name: &str) -> Result<String, ContainerError> {
+    let inspected = docker.inspect(name)?;
+    let (id, name) = names_of(&inspected, name)?;
+    state_of(&inspected, &name).map(|_| id)
+}
+
+/// The id and the name of a container that was asked for by `asked`.
+fn names_of(
+    inspected: &ContainerInspectResponse,
+    asked: &str,
+) -> Result<(String, String), ContainerError> {
+    let id = inspected.id.clone().ok_or_else(|| ContainerError::InvalidAnswer {
+        operation: format!("look at container {asked}"),
+        reason: "it has no id".to_owned(),
+    })?;
+    let plain = inspected.name.as_deref().unwrap_or_default().trim_start_matches('/');
+    let name = if plain.is_empty() { &id } else { plain }.to_owned();
+    Ok((id, name))
+}
+
 /// Describes a container by its name or id.
 ///
 /// # Errors
 /// [`ContainerError::WrongState`], and as [`Docker::inspect`].
 pub(super) fn describe(docker: &Docker, name: &str) -> Result<Described, ContainerError> {
     let inspected = docker.inspect(name)?;
-    let lacks = |what: &str| ContainerError::InvalidAnswer {
-        operation: format!("look at container {name}"),
-        reason: format!("it has no {what}"),
-    };
-    let id = inspected.id.clone().ok_or_else(|| lacks("id"))?;
-    let plain = inspected.name.clone().unwrap_or_default();
-    let plain = plain.trim_start_matches('/').to_owned();
-    let name = if plain.is_empty() { id.clone() } else { plain };
+    let (id, name) = names_of(&inspected, name)?;
     let state = state_of(&inspected, &name)?;
     let image = image_of(docker, &inspected);
     let settings = inspected.network_settings.as_ref();
@@ -209,4 +226,30 @@ pub(super) fn gaps(described: &Described) -> (Vec<String>, Vec<String>) {
         not_captured.push("flags of the files in volumes (chattr)".to_owned());
     }
     (not_captured, warnings)
+}
+
+#[cfg(test)]
+mod tests {
+    use bollard::models::{ContainerState as State, ContainerStateStatusEnum as Status};
+
+    use super::*;
+
+    #[test]
+    fn a_container_without_a_state_that_holds_still_is_refused() {
+        let found = |state| ContainerInspectResponse { state, ..Default::default() };
+        let plain = |status| State { status: Some(status), ..State::default() };
+        for (state, word) in [
+            (Some(State { dead: Some(true), ..plain(Status::EXITED) }), "dead"),
+            (Some(State { restarting: Some(true), ..plain(Status::RUNNING) }), "restarting"),
+            (Some(plain(Status::REMOVING)), "removing"),
+            (None, "in no known state"),
+        ] {
+            let refused = state_of(&found(state), "web").unwrap_err().to_string();
+            assert!(refused.starts_with(&format!("container web is {word}, so")), "{refused}");
+        }
+        assert_eq!(
+            state_of(&found(Some(plain(Status::PAUSED))), "web").unwrap(),
+            ContainerState::Paused
+        );
+    }
 }

@@ -10,6 +10,7 @@ use std::future::Future;
 use std::path::Path;
 use std::time::Duration;
 
+use bollard::ClientVersion;
 use bollard::errors::Error as BollardError;
 use bollard::models::ContainerInspectResponse;
 use bollard::query_parameters::InspectContainerOptions;
@@ -62,7 +63,7 @@ impl Docker {
     pub fn connect_to(endpoint: Endpoint) -> Result<Self, ContainerError> {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| bad_endpoint(&endpoint, &error))?;
-        let client = client_of(&endpoint)?;
+        let client = client_of(&endpoint, bollard::API_DEFAULT_VERSION)?;
         let asked = client.clone();
         let version = asked.version();
         let quick = timeout(&endpoint)?;
@@ -75,9 +76,15 @@ impl Docker {
             .flatten()
             .any(|part| part.name.to_ascii_lowercase().contains("podman"));
         docker.version = found.version.unwrap_or_default();
-        let client = docker.client.clone();
-        docker.client =
-            docker.call("agree on a version", Patience::Quick, client.negotiate_version())?;
+        // The client could ask by itself, once more: an engine takes milliseconds for that answer.
+        let spoken = found.api_version.unwrap_or_default();
+        let spoken = version_of(&spoken).ok_or_else(|| ContainerError::InvalidAnswer {
+            operation: "agree on a version".to_owned(),
+            reason: format!("{spoken:?} is no version of the API"),
+        })?;
+        if spoken < *bollard::API_DEFAULT_VERSION {
+            docker.client = client_of(&docker.endpoint, &spoken)?;
+        }
         Ok(docker)
     }
 
@@ -259,14 +266,22 @@ fn timeout(endpoint: &Endpoint) -> Result<Duration, ContainerError> {
 }
 
 /// Requests have their limits in [`Docker::call`]; the client's own is the longest of them.
-fn client_of(endpoint: &Endpoint) -> Result<bollard::Docker, ContainerError> {
-    let version = bollard::API_DEFAULT_VERSION;
+fn version_of(text: &str) -> Option<ClientVersion> {
+    let (major, minor) = text.split_once('.')?;
+    let (major_version, minor_version) = (major.parse().ok()?, minor.parse().ok()?);
+    Some(ClientVersion { major_version, minor_version })
+}
+
+fn client_of(
+    endpoint: &Endpoint,
+    version: &ClientVersion,
+) -> Result<bollard::Docker, ContainerError> {
     let seconds = LONG.as_secs();
     let url = endpoint.url.as_str();
     let connected = match (url.split_once("://").map(|(scheme, _)| scheme), &endpoint.tls_dir) {
         (Some("unix"), _) => bollard::Docker::connect_with_unix(url, seconds, version),
         (Some("tcp" | "http"), None) => bollard::Docker::connect_with_http(url, seconds, version),
-        (Some("tcp" | "https"), Some(dir)) => with_tls(url, dir, seconds),
+        (Some("tcp" | "https"), Some(dir)) => with_tls(url, dir, seconds, version),
         (Some("ssh"), _) => {
             let reason = "connections over ssh are not supported: forward the socket with \
                           `ssh -L` and name it in DOCKER_HOST";
@@ -280,9 +295,13 @@ fn client_of(endpoint: &Endpoint) -> Result<bollard::Docker, ContainerError> {
     })
 }
 
-fn with_tls(url: &str, dir: &Path, seconds: u64) -> Result<bollard::Docker, BollardError> {
+fn with_tls(
+    url: &str,
+    dir: &Path,
+    seconds: u64,
+    version: &ClientVersion,
+) -> Result<bollard::Docker, BollardError> {
     let [ca, cert, key] = ["ca.pem", "cert.pem", "key.pem"].map(|name| dir.join(name));
-    let version = bollard::API_DEFAULT_VERSION;
     bollard::Docker::connect_with_ssl(url, &key, &cert, &ca, seconds, version)
 }
 

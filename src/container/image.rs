@@ -105,9 +105,13 @@ pub(super) fn reference(store: &str, session: &str, number: u64) -> String {
     format!("{REPOSITORY}:{}", tag(store, session, number))
 }
 
-/// The tag with this name among those of an image. Podman puts the machine before it.
+/// The tag with this name among those of an image. Podman puts a registry before it: the machine, or
+/// the one that Docker means by no registry.
 fn own_tag(tags: &[String], reference: &str) -> Option<String> {
-    let is_it = |tag: &&String| tag.strip_prefix("localhost/").unwrap_or(tag) == reference;
+    let is_it = |tag: &&String| {
+        let plain = ["localhost/", "docker.io/"].iter().find_map(|place| tag.strip_prefix(place));
+        plain.unwrap_or(tag) == reference
+    };
     tags.iter().find(is_it).cloned()
 }
 
@@ -132,8 +136,8 @@ pub fn own_images(docker: &Docker) -> Result<Vec<OwnImage>, ContainerError> {
     Ok(images.into_iter().filter_map(of).collect())
 }
 
-/// Removes an image, if the [store](super::SnapshotStorage::id) made it and no container uses it. A history that was pulled from
-/// a remote names images of another store.
+/// Removes an image, if the [store](super::SnapshotStorage::id) made it and no container uses it. A
+/// history that was pulled from a remote names images of another store.
 ///
 /// # Errors
 /// As [`Docker::call`].

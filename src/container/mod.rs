@@ -49,6 +49,7 @@ mod removal;
 pub mod restore;
 mod retention;
 mod snapshot;
+mod stillness;
 mod storage;
 mod tar_tree;
 mod top;

@@ -79,15 +79,6 @@ pub fn lock(
     lock.ok_or(ContainerError::Cancelled)
 }
 
-/// Whether a container stood still to the end of its pause.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stillness {
-    /// It did.
-    Kept,
-    /// Somebody let it go on, or started it again.
-    Broken,
-}
-
 /// A container that stands still. Dropped, it goes on.
 #[derive(Debug)]
 pub(super) struct Paused<'a> {
@@ -165,16 +156,16 @@ impl<'a> Paused<'a> {
         }
     }
 
-    /// Lets the container go on. Tells whether somebody else did it before.
+    /// Lets the container go on. Tells whether somebody else did it before, or started it again.
     ///
     /// # Errors
     /// When it cannot; the watcher does it as soon as the engine answers.
-    pub(super) fn end(mut self) -> Result<Stillness, ContainerError> {
+    pub(super) fn end(mut self) -> Result<bool, ContainerError> {
         let state = self.docker.inspect(&self.container_id).ok().and_then(|found| found.state);
         // Without an answer the next request says why.
         let was_still = state.is_none_or(|state| state.paused.unwrap_or(false));
         self.finish()?;
-        Ok(if was_still { Stillness::Kept } else { Stillness::Broken })
+        Ok(!was_still)
     }
 
     /// A watcher that is gone needs no word.

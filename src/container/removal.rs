@@ -43,6 +43,9 @@ pub struct RemovalReport {
     pub sessions_removed: Vec<String>,
     /// Images of ours without a snapshot that are gone.
     pub stray_images_removed: Vec<String>,
+    /// Containers that a restore put aside, of histories that are gone. They stay: no cleanup knows
+    /// them any more.
+    pub kept_containers_left: Vec<String>,
     /// What stays, and why.
     pub problems: Vec<String>,
     /// Whether nothing was removed, because nobody asked for more than the list.
@@ -187,10 +190,17 @@ pub fn remove(
         .collect();
     let goes = |number: &u64| numbers.iter().any(|(gone, _)| gone == number);
     if held.iter().all(goes) {
+        let left = kept_containers(history).unwrap_or_default().into_iter().filter(|kept| {
+            // Without an answer it may be there.
+            let found = docker.map(|docker| docker.inspect(&kept.id));
+            !matches!(found, Some(Err(ContainerError::NoSuchContainer { .. })))
+        });
+        let left: Vec<String> = left.map(|kept| kept.name).collect();
         if let Some(reason) = storage.remove(&history.id())? {
             return Err(ContainerError::NotRemoved { session: history.id(), reason });
         }
         report.sessions_removed.push(history.id());
+        report.kept_containers_left.extend(left);
     } else {
         let by_request = numbers.iter().any(|(_, reason)| reason.is_none());
         let reason = if by_request { RemovalReason::Asked } else { RemovalReason::Retention };

@@ -10,18 +10,20 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::describe::{Described, describe, gaps, other_writers};
+use super::describe::{Described, capturable, describe, gaps};
 use super::docker::Docker;
 use super::error::ContainerError;
 use super::history::ContainerHistory;
 use super::image::ImageRemoval;
-use super::pause::{self, Paused, Stillness, Watcher};
+use super::pause::{self, Paused, Watcher};
 use super::record::{CommittedImage, ContainerRecord, ContainerState, RECORD_VERSION, Trigger};
+use super::stillness::{Movement, Stillness, has_run};
 use super::storage::{Effort, SnapshotDraft, SnapshotState, SnapshotStorage};
 use super::tar_tree::Sink;
 use super::volumes::{self, Parts};
 use super::{changes, image, top};
-use crate::manifest::NotCaptured;
+use crate::manifest::{NotCaptured, NotCapturedReason};
+use crate::path_text::Shown;
 use crate::progress::{Progress, Stage};
 use crate::snapshot::{ContainerSession, SnapshotManifest, VolumeSource};
 use crate::sys;
@@ -99,7 +101,7 @@ pub fn take_snapshot(
     progress: Arc<dyn Progress + Send>,
 ) -> Result<SnapshotReport, ContainerError> {
     // Refused before anything is made.
-    let id = describe(docker, name)?.id;
+    let id = capturable(docker, name)?;
     let _lock = pause::lock(storage, &id, &*progress)?;
     pause::recover_one(storage, &id, docker)?;
     take_locked(docker, storage, &id, options, progress)
@@ -132,7 +134,16 @@ pub fn take_locked(
     if taken.is_err() && is_new && history.numbers()?.is_empty() {
         storage.remove(&history.id())?;
     }
-    taken
+    let mut report = taken?;
+    if is_new {
+        let damaged = storage.damaged()?;
+        report.warnings.extend(
+            damaged
+                .iter()
+                .map(|damaged| format!("a new history of the container begins: {damaged}")),
+        );
+    }
+    Ok(report)
 }
 
 /// The container of a new history.
@@ -218,20 +229,18 @@ impl Taking<'_> {
             }
             false => None,
         };
-        let mut writers = Vec::new();
-        let captured = other_writers(self.docker, self.described).and_then(|others| {
-            writers = others;
-            self.capture(draft)
-        });
-        if is_running && paused.is_none() {
-            writers.insert(0, name.clone());
+        let captured = Stillness::begin(self.docker, self.history.storage(), self.described)
+            .and_then(|stillness| Ok((self.capture(draft)?, stillness.end()?)));
+        let has_run = match paused {
+            Some(paused) => paused.end(),
+            None => Ok(has_run(self.docker, self.described)),
+        };
+        let (captured, mut moved) = captured?;
+        if has_run? {
+            moved.insert(0, Movement::Ran);
         }
-        let went_on = paused.map_or(Ok(Stillness::Kept), Paused::end);
-        let Captured { image, source, volumes, changes } = captured?;
-        if went_on? == Stillness::Broken {
-            writers.insert(0, name.clone());
-        }
-        let record = self.record(image, source, changes.as_ref(), captured_at, &writers);
+        let record = self.record(&captured, captured_at, &moved);
+        let Captured { volumes, changes, .. } = captured;
         let state = top::build(draft.objects(), &record, volumes, changes)?;
         Ok((state, record))
     }
@@ -262,7 +271,8 @@ impl Taking<'_> {
         captured.volumes = match captured.source {
             Some(VolumeSource::Directory) => volumes::from_directories(draft, &located)?,
             Some(VolumeSource::Archive) => {
-                volumes::from_archives(self.docker, id, &sink, &located, mounts)?
+                let own = self.history.storage().directory();
+                volumes::from_archives(self.docker, id, &sink, &located, mounts, own)?
             }
             None => Parts::default(),
         };
@@ -306,12 +316,11 @@ impl Taking<'_> {
 
     fn record(
         &self,
-        committed: Option<CommittedImage>,
-        source: Option<VolumeSource>,
-        changes: Option<&changes::Changes>,
+        captured: &Captured,
         captured_at: Timestamp,
-        writers: &[String],
+        moved: &[Movement],
     ) -> ContainerRecord {
+        let Captured { image: committed, source, volumes, changes } = captured;
         let Described { id, name, state, image, networks, mounts, inspected } = self.described;
         let (mut not_captured, mut warnings) = gaps(self.described);
         if committed.is_none() {
@@ -320,7 +329,7 @@ impl Taking<'_> {
         if changes.is_none() {
             not_captured.push("the list of the files that differ from the image".to_owned());
         }
-        if source == Some(VolumeSource::Archive) {
+        if *source == Some(VolumeSource::Archive) {
             let lost = [
                 "times below a second",
                 "sockets",
@@ -336,20 +345,12 @@ impl Taking<'_> {
         if changes.is_some() && self.docker.is_podman() {
             not_captured.push("owners of the changed files".to_owned());
         }
-        if writers.contains(name) {
-            warnings.push(
-                "the container was running meanwhile: its files may be from different moments"
-                    .to_owned(),
-            );
-        }
-        warnings.extend(writers.iter().filter(|writer| *writer != name).map(|writer| {
-            format!(
-                "container {writer} was running with a volume of this one: files of the volume may \
-                 be from different moments"
-            )
-        }));
+        let left = volumes.not_captured.iter();
+        let excluded = left.filter(|l| matches!(l.reason, NotCapturedReason::Excluded { .. }));
+        not_captured.extend(excluded.map(|l| format!("{}: {}", Shown::path(&l.path), l.reason)));
+        warnings.extend(moved.iter().map(ToString::to_string));
         let mut image = image.clone();
-        image.committed = committed;
+        image.committed.clone_from(committed);
         let settings = inspected.network_settings.as_ref();
         ContainerRecord {
             format_version: RECORD_VERSION,
@@ -360,7 +361,7 @@ impl Taking<'_> {
             run_id: self.options.run_id.clone(),
             message: self.options.message.clone(),
             state: *state,
-            is_consistent: writers.is_empty(),
+            is_consistent: moved.is_empty(),
             engine: self.docker.engine(),
             image,
             config: inspected.config.clone().unwrap_or_default(),
@@ -368,8 +369,8 @@ impl Taking<'_> {
             ports: settings.and_then(|settings| settings.ports.clone()).unwrap_or_default(),
             networks: networks.clone(),
             mounts: mounts.clone(),
-            volume_source: source,
-            changed_files: changes.map(|changes| changes.listed.clone()),
+            volume_source: *source,
+            changed_files: changes.as_ref().map(|changes| changes.listed.clone()),
             not_captured,
             warnings,
         }

@@ -17,12 +17,13 @@ use super::record::MountRecord;
 use super::storage::SnapshotDraft;
 use super::tar_tree::{self, Sink};
 use crate::byte_path;
-use crate::manifest::{NotCaptured, Totals};
+use crate::manifest::{NotCaptured, NotCapturedReason, Totals};
 use crate::object::{Attributes, Node, TreeEntry};
 use crate::path_text::to_path;
-use crate::snapshot::VolumeSource;
+use crate::snapshot::{SnapshotError, TrackedPathError, VolumeSource};
 use crate::store::{read_links, read_root_tree};
 use crate::sys::{self, Dir, FileTime};
+use crate::walk::OWN_STORE;
 
 /// A volume that is written to may change between two looks.
 const LOOKS: usize = 5;
@@ -60,6 +61,24 @@ pub(super) struct Located<'a> {
     name: &'a str,
     /// Its directory here, or why it is out of reach.
     directory: Result<PathBuf, String>,
+}
+
+impl Located<'_> {
+    /// The path in the volume of the store, if it lies there.
+    ///
+    /// # Errors
+    /// When the volume lies in the store.
+    fn below(&self, store: &Path) -> Result<Option<Vec<u8>>, ContainerError> {
+        let Some(source) = &self.mount.source else { return Ok(None) };
+        let path = sys::real_or_future_path(Path::new(source));
+        if path.starts_with(store) {
+            let error = TrackedPathError::InStore { path, store: store.to_owned() };
+            return Err(SnapshotError::from(error).into());
+        }
+        let below =
+            byte_path::relative_to(store.as_os_str().as_bytes(), path.as_os_str().as_bytes());
+        Ok(below.map(<[u8]>::to_vec))
+    }
 }
 
 /// Looks for the directories of volumes, each volume once.
@@ -109,7 +128,21 @@ fn directory_of(
     let Some(source) = &mount.source else {
         return Ok(Err("the engine names no directory".to_owned()));
     };
-    let opened = sys::real_path(Path::new(source)).and_then(|path| {
+    let first = seen_at(docker, container_id, mount, source)?;
+    let bound = if first.is_err() { bound_directory(docker, mount) } else { None };
+    match bound {
+        Some(bound) => seen_at(docker, container_id, mount, &bound),
+        None => Ok(first),
+    }
+}
+
+fn seen_at(
+    docker: &Docker,
+    container_id: &str,
+    mount: &MountRecord,
+    place: &str,
+) -> Result<Result<PathBuf, String>, ContainerError> {
+    let opened = sys::real_path(Path::new(place)).and_then(|path| {
         let dir = Dir::open(&path)?;
         dir.names()?;
         Ok((path, dir))
@@ -122,6 +155,15 @@ fn directory_of(
         return Ok(Ok(path));
     }
     Ok(Err(NOT_SEEN.to_owned()))
+}
+
+/// The directory of this machine that the options of a volume bind. The engine mounts it at the
+/// place of the volume only while a container runs with it.
+fn bound_directory(docker: &Docker, mount: &MountRecord) -> Option<String> {
+    let request = docker.client().inspect_volume(mount.volume.as_deref()?);
+    let found = docker.call("look at the volume", Patience::Quick, request).ok()?;
+    let is_bind = found.options.get("o")?.split(',').any(|word| matches!(word, "bind" | "rbind"));
+    found.options.get("device").filter(|_| is_bind).cloned()
 }
 
 /// Whether the engine sees this directory at a path of a container: its time and its mode are
@@ -166,18 +208,12 @@ pub(super) fn flush_early(docker: &Docker, mounts: &[MountRecord]) {
     }
 }
 
-/// Writes back what programs changed through mappings of files. A file system notes the time of
-/// such a change at the first one after a page was written back. So the stat cache sees the next
-/// one, and this one is among the bytes that are read now.
+/// Writes back what programs changed through mappings of files: the stat cache sees the next such
+/// change, and this one is among the bytes that are read now.
 fn flush(paths: &[&Path]) -> Result<(), ContainerError> {
     let mut flushed = Vec::new();
     for path in paths {
-        let dir = Dir::open(path)?;
-        let device = dir.stat_self()?.dev;
-        if !flushed.contains(&device) {
-            dir.sync_file_system()?;
-            flushed.push(device);
-        }
+        Dir::open(path)?.sync_file_system_once(&mut flushed)?;
     }
     Ok(())
 }
@@ -243,23 +279,38 @@ pub(super) fn from_directories(
 }
 
 /// Captures volumes from the engine's tar streams. `mounts` are all of the container: what is
-/// mounted inside a volume is no part of it.
+/// mounted inside a volume is no part of it, and neither is the storage, which lies in `own`.
 pub(super) fn from_archives(
     docker: &Docker,
     container_id: &str,
     sink: &Sink<'_>,
     located: &[Located<'_>],
     mounts: &[MountRecord],
+    own: Option<&Path>,
 ) -> Result<Parts, ContainerError> {
     let mut parts = Parts::default();
+    let own = own.and_then(|own| sys::real_path(own).ok());
     for volume in located {
         let destination = volume.mount.destination.as_bytes();
+        let own = match &own {
+            Some(own) => volume.below(own)?,
+            None => None,
+        };
         let inner: Vec<Vec<u8>> = mounts
             .iter()
             .filter_map(|mount| byte_path::relative_to(mount.destination.as_bytes(), destination))
+            .chain(own.as_deref())
             .filter(|inner| !inner.is_empty())
             .map(<[u8]>::to_vec)
             .collect();
+        if let Some(own) = &own {
+            let path = byte_path::join(format!("{VOLUMES_PATH}/{}", volume.name).as_bytes(), own);
+            parts.not_captured.push(NotCaptured {
+                path: to_path(&path).to_owned(),
+                reason: NotCapturedReason::Excluded { rule: OWN_STORE.to_owned() },
+                state: None,
+            });
+        }
         // The directory under another mount stays, as it does in the volume.
         let wants =
             |path: &[u8]| !inner.iter().any(|inner| path != inner && byte_path::is_in(path, inner));

@@ -1,6 +1,6 @@
 //! How much changed between two snapshots, without a list of it.
 
-use super::{ChangeSummary, Told, differences, is_in_git, is_known};
+use super::{ChangeSummary, Told, differences, is_in_git, told_between};
 use crate::manifest::{NotCapturedSet, SnapshotManifest};
 use crate::store::{ObjectSource, StoreError};
 
@@ -23,10 +23,7 @@ pub fn count_changes(
         if !goes_on() {
             return Ok(None);
         }
-        if !is_known(&difference, &old_set, &new_set) {
-            continue;
-        }
-        match difference.told() {
+        match told_between(&difference, &old_set, &new_set) {
             Some(Told::Change { change_type, is_directory, .. }) => {
                 summary.add(&difference.path, change_type, is_directory);
             }

@@ -271,8 +271,8 @@ impl Comparison {
         new: &NotCapturedSet<'_>,
     ) -> Self {
         let mut comparison = Self::default();
-        for difference in differences.iter().filter(|difference| is_known(difference, old, new)) {
-            if let Some(told) = difference.told() {
+        for difference in differences {
+            if let Some(told) = told_between(difference, old, new) {
                 comparison.push(to_path(&difference.path).to_owned(), told);
             }
         }
@@ -318,6 +318,24 @@ pub fn is_known(
         (_, None) => new.knows(&difference.path),
         _ => true,
     }
+}
+
+/// A difference between two snapshots, as it is told. A path that was read and cannot be read any
+/// more has other permissions: nobody knows more of it.
+pub(crate) fn told_between(
+    difference: &Difference,
+    old: &NotCapturedSet<'_>,
+    new: &NotCapturedSet<'_>,
+) -> Option<Told> {
+    if is_known(difference, old, new) {
+        return difference.told();
+    }
+    let before = difference.old.as_deref()?;
+    new.is_unreadable(&difference.path).then(|| Told::Change {
+        change_type: ChangeType::PermissionsChanged,
+        size_delta: None,
+        is_directory: before.is_directory(),
+    })
 }
 
 /// The hard-link groups of a snapshot.

@@ -112,6 +112,12 @@ impl<'a> NotCapturedSet<'a> {
         self.paths.contains_key(path)
     }
 
+    /// Whether this very path is there and could not be read.
+    pub(crate) fn is_unreadable(&self, path: &[u8]) -> bool {
+        let left = self.paths.get(path);
+        left.is_some_and(|left| matches!(left.reason, NotCapturedReason::Unreadable { .. }))
+    }
+
     /// Whether something below `path` is known not to have existed, though `path` was left out.
     pub(crate) fn knows_absence_below(&self, path: &[u8]) -> bool {
         let below = [path, b"/"].concat();

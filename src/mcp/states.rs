@@ -9,7 +9,7 @@ use crate::store::ObjectSource;
 /// Words that name a state.
 const NOW: &str = "now";
 const BASELINE: &str = "baseline";
-pub(super) const LATEST: &str = "latest";
+pub(super) use crate::layout::LATEST;
 
 /// A session's state that an argument names.
 #[derive(Debug)]

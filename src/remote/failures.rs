@@ -1,18 +1,21 @@
 //! Pushes that failed with nobody watching: after a run, in a process of their own.
 //!
-//! `$XDG_STATE_HOME/nono/pushes/NAME.json` says why the last one to a remote failed. The next push
-//! there that succeeds removes the note, so a note is always a present problem.
+//! `$XDG_STATE_HOME/nono/pushes/REMOTE/SESSION.json` says why the push of a session failed, with the
+//! remote's name in hexadecimal digits. The next push there that sends the session removes the note,
+//! so a note is always a present hole in what the remote has.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::error::RemoteError;
+use crate::path_text::{serde_path, to_path};
 use crate::sys::{self, Dir};
 
 /// A longer note is none, in bytes.
 const MAX_NOTE_BYTES: u64 = 1 << 16;
+const SUFFIX: &str = ".json";
 
 /// A push that failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,46 +24,67 @@ pub struct PushFailure {
     pub remote: String,
     /// The session that was to be pushed.
     pub session_id: String,
+    /// The store of the session.
+    #[serde(with = "serde_path")]
+    pub root: PathBuf,
     /// When.
     pub at: Timestamp,
     /// Why, without credentials.
     pub reason: String,
 }
 
-/// Notes a failure, in place of an earlier one.
+/// Notes a failure, in place of an earlier one of the session.
 ///
 /// # Errors
 /// When it cannot be written.
 pub fn note_failure(failure: &PushFailure) -> Result<(), RemoteError> {
     let Some(path) = directory() else { return Ok(()) };
+    let path = path.join(hex::encode(&failure.remote));
     sys::create_private_dir(&path)?;
     let text = serde_json::to_vec(failure).unwrap_or_default();
-    Dir::open(&path)?.replace_file(file_name(&failure.remote).as_bytes(), &text, 0o600, false)?;
+    let name = format!("{}{SUFFIX}", failure.session_id);
+    Dir::open(&path)?.replace_file(name.as_bytes(), &text, 0o600, false)?;
     Ok(())
 }
 
-/// Removes the note of a remote, after a push there that succeeded.
-pub fn forget_failure(remote: &str) {
+/// Removes the note of a session, after a push of it that succeeded.
+pub fn forget_failure(remote: &str, session_id: &str) {
     let Some(path) = directory() else { return };
+    let path = path.join(hex::encode(remote));
     // Mostly there is none.
-    let _ = Dir::open(&path).and_then(|dir| dir.remove_file(file_name(remote).as_bytes()));
+    let _ = Dir::open(&path)
+        .and_then(|dir| dir.remove_file(format!("{session_id}{SUFFIX}").as_bytes()));
 }
 
-/// All failures, by remote. What cannot be read is none.
+/// All failures, by remote and then by time. What cannot be read is none.
 pub fn push_failures() -> Vec<PushFailure> {
-    let Some(dir) = directory().and_then(|path| Dir::open(&path).ok()) else { return Vec::new() };
-    let read = |name: &[u8]| {
-        let text = dir.read(name, MAX_NOTE_BYTES).ok()?;
-        serde_json::from_slice::<PushFailure>(&text).ok()
-    };
-    let names = dir.open_beneath(b"").and_then(|dir| dir.names()).unwrap_or_default();
-    let mut failures: Vec<_> = names.iter().filter_map(|entry| read(&entry.name)).collect();
-    failures.sort_by(|a, b| a.remote.cmp(&b.remote));
+    let Some(path) = directory() else { return Vec::new() };
+    let remotes = names(&path).into_iter();
+    let mut failures: Vec<_> =
+        remotes.flat_map(|remote| notes(&path.join(to_path(&remote)))).collect();
+    failures.sort_by(|a, b| (&a.remote, a.at).cmp(&(&b.remote, b.at)));
     failures
 }
 
-fn file_name(remote: &str) -> String {
-    format!("{}.json", hex::encode(remote))
+/// The sessions of a store whose push to a remote failed, in the order in which they failed.
+pub fn unpushed(remote: &str, root: &Path) -> Vec<String> {
+    let failures = push_failures().into_iter();
+    let of_both = failures.filter(|failure| failure.remote == remote && failure.root == root);
+    of_both.map(|failure| failure.session_id).collect()
+}
+
+fn notes(path: &Path) -> Vec<PushFailure> {
+    let Ok(dir) = Dir::open(path) else { return Vec::new() };
+    let read = |name: Box<[u8]>| {
+        let text = dir.read(&name, MAX_NOTE_BYTES).ok()?;
+        serde_json::from_slice(&text).ok()
+    };
+    names(path).into_iter().filter_map(read).collect()
+}
+
+fn names(path: &Path) -> Vec<Box<[u8]>> {
+    let entries = Dir::open(path).and_then(|dir| dir.names()).unwrap_or_default();
+    entries.into_iter().map(|entry| entry.name).collect()
 }
 
 fn directory() -> Option<PathBuf> {

@@ -26,7 +26,7 @@ mod watched;
 pub use address::{Address, AddressError};
 pub use check::{CheckReport, RemoteProblem, RemoteProblemKind, check};
 pub use error::RemoteError;
-pub use failures::{PushFailure, forget_failure, note_failure, push_failures};
+pub use failures::{PushFailure, forget_failure, note_failure, push_failures, unpushed};
 pub use inventory::{Inventory, SessionArchives};
 pub use place::{Place, Source, Stored};
 pub use pull::{NotPulled, PullReport, pull};

@@ -14,6 +14,7 @@ use super::{RepairError, Source};
 use crate::object::ContentHash;
 use crate::snapshot::{
     Budget, CaptureRequest, KnownState, RootRules, SessionDir, SnapshotManifest, capture,
+    own_places,
 };
 use crate::store::{
     Hashed, ImportError, Imported, LocalStore, ObjectSource, ObjectStore, Offered, StoreError,
@@ -56,6 +57,7 @@ pub(super) fn offer_all(
             store: &sieve,
             flushed: None,
             roots: &manifest.roots,
+            own: &own_places(session.path()),
             budget: Budget::UNLIMITED,
             is_baseline: false,
             // The recorded ones may be wanted.

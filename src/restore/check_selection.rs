@@ -1,11 +1,15 @@
 //! Whether a selection means anything at all.
 
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
 use super::RestoreError;
 use super::selection::{Pattern, Selected};
 use crate::byte_path;
 use crate::diff::Lookup;
 use crate::object::{ContentHash, Node, RootTree, TreeEntry};
 use crate::path_text::to_path;
+use crate::snapshot::{NotCapturedSet, SnapshotManifest};
 use crate::store::{ObjectSource, StoreError, read_root_tree, read_tree};
 
 /// Refuses a selection that names what is in none of the states; of the paths that one name may
@@ -15,7 +19,7 @@ pub(super) fn check_selection(
     source: &dyn ObjectSource,
     selected: &Selected<'_>,
     roots: &[&ContentHash],
-    snapshot: u64,
+    target: &SnapshotManifest,
 ) -> Result<(), RestoreError> {
     let states = roots.iter().map(|root| read_root_tree(source, root));
     let states = states.collect::<Result<Vec<RootTree>, _>>()?;
@@ -28,8 +32,7 @@ pub(super) fn check_selection(
             }
         }
         if !is_found {
-            let path = to_path(paths.first().map_or(b"", Vec::as_slice)).to_owned();
-            return Err(RestoreError::NoSuchPath { path, snapshot });
+            return Err(no_such_path(to_path(paths.first().map_or(b"", Vec::as_slice)), target));
         }
     }
     for glob in selected.globs() {
@@ -38,10 +41,28 @@ pub(super) fn check_selection(
             is_matched = is_matched || has_match(source, state, selected, glob)?;
         }
         if !is_matched {
-            return Err(RestoreError::NothingMatches { pattern: glob.given.clone(), snapshot });
+            let (pattern, snapshot) = (glob.given.clone(), target.number);
+            return Err(RestoreError::NothingMatches { pattern, snapshot });
         }
     }
     Ok(())
+}
+
+/// Why nothing is at a path.
+pub(super) fn no_such_path(path: &Path, target: &SnapshotManifest) -> RestoreError {
+    let (path, snapshot) = (path.to_owned(), target.number);
+    let mut tracked = target.roots.iter().map(|root| &root.path);
+    let first = tracked.clone().next();
+    match (tracked.any(|root| path.starts_with(root)), first) {
+        (false, Some(first)) => RestoreError::NotTracked { path, tracked: first.clone() },
+        _ => {
+            let left_out = NotCapturedSet::new(target);
+            match left_out.reason(path.as_os_str().as_bytes()).cloned() {
+                Some(reason) => RestoreError::PathLeftOut { path, snapshot, reason },
+                None => RestoreError::NoSuchPath { path, snapshot },
+            }
+        }
+    }
 }
 
 fn has_match(

@@ -11,9 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use super::RestoreError;
 use super::attributes;
-use super::check_selection::check_selection;
+use super::check_selection::{check_selection, no_such_path};
 use super::make::make;
 use super::plan::Skipped;
+use super::privileges::{LEFT_OFF, without_privileges};
 use super::selection::{Selected, Selection};
 use super::staging::skipped;
 use crate::byte_path;
@@ -29,6 +30,17 @@ use crate::sys::{self, Dir, FileKind};
 
 const EXISTS: &str = "something is there already";
 const TRACKED: &str = "the session records this path, and a copy keeps nothing that it overwrites";
+
+/// The treatment of a copy.
+#[derive(Debug, Clone, Default)]
+pub struct CopyOptions {
+    /// Which paths are meant.
+    pub selection: Selection,
+    /// Whether existing paths are overwritten. Nothing is kept of them.
+    pub overwrite: bool,
+    /// Whether files of a session that an archive brought get setuid, setgid and capabilities.
+    pub with_privileges: bool,
+}
 
 /// The paths that were copied out of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,6 +84,8 @@ struct CopyOut<'a> {
     /// Where `top` really is.
     real: PathBuf,
     overwrite: bool,
+    /// Whether setuid, setgid and capabilities are left off.
+    drops_privileges: bool,
     /// The group of hard links that a path is in, and the name in the copy that each has first.
     links: HashMap<Vec<u8>, usize>,
     linked: HashMap<usize, Vec<u8>>,
@@ -90,8 +104,7 @@ struct CopyOut<'a> {
 impl SnapshotManager {
     /// Writes the selected paths of a snapshot below `to`, which is made if it is missing. With one
     /// tracked directory its contents stand right in `to`, else whole paths do. Existing paths
-    /// stay, unless `overwrite` says otherwise; an existing directory gets more in it, and with
-    /// `overwrite` the attributes of the snapshot, if it is selected. Nothing is kept of what is
+    /// stay, unless they are to be overwritten; an existing directory gets more in it, and then the attributes of the snapshot, if it is selected. Nothing is kept of what is
     /// overwritten, so that is refused in a tracked path.
     ///
     /// # Errors
@@ -100,9 +113,10 @@ impl SnapshotManager {
         &self,
         number: u64,
         to: &Path,
-        selection: &Selection,
-        overwrite: bool,
+        options: &CopyOptions,
     ) -> Result<CopyReport, RestoreError> {
+        let CopyOptions { selection, overwrite, with_privileges } = options;
+        let overwrite = *overwrite;
         let real = sys::real_or_future_path(to);
         let stores = store_paths(self.session().path());
         if let Some(store) = stores.into_iter().find(|store| real.starts_with(store)) {
@@ -116,7 +130,7 @@ impl SnapshotManager {
         }
         let selected = Selected::new(selection, &manifest.roots)?;
         let roots = [&manifest.merkle_root];
-        check_selection(self.store(), &selected, &roots, number)?;
+        check_selection(self.store(), &selected, &roots, manifest)?;
         let root = read_root_tree(self.store(), &manifest.merkle_root)?;
         sys::create_private_dir(to)?;
         let groups = diff::links_of(self.store(), &manifest.merkle_root)?;
@@ -126,6 +140,7 @@ impl SnapshotManager {
             top: Rc::new(Dir::open(to)?),
             real,
             overwrite,
+            drops_privileges: !with_privileges && self.is_foreign(number)?,
             links: links.flat_map(|(i, g)| g.iter().map(move |p| (p.to_vec(), i))).collect(),
             linked: HashMap::new(),
             made: Vec::new(),
@@ -225,7 +240,7 @@ impl SnapshotManager {
             };
             return self.checked_object(&hash, size);
         }
-        Err(RestoreError::NoSuchPath { path: path.to_owned(), snapshot: number })
+        Err(no_such_path(path, manifest))
     }
 
     fn checked_object(&self, hash: &ContentHash, size: u64) -> Result<ObjectFile, RestoreError> {
@@ -394,8 +409,12 @@ impl CopyOut<'_> {
         path: &[u8],
         state: &EntryState,
     ) -> Result<Vec<String>, RestoreError> {
+        let less = Some(state).filter(|_| self.drops_privileges).and_then(without_privileges);
         let transfer = Transfer::new(&mut self.buffer, self.manager.progress());
-        Ok(make(self.manager.store(), dir, name, state, path, transfer)?.denied)
+        let made = less.as_ref().unwrap_or(state);
+        let mut denied = make(self.manager.store(), dir, name, made, path, transfer)?.denied;
+        denied.extend(less.map(|_| LEFT_OFF.to_owned()));
+        Ok(denied)
     }
 
     /// Attributes of directories come last, the deepest first: a new entry changes a directory's

@@ -10,7 +10,7 @@ use super::RestoreReport;
 use super::conflicts::Conflict;
 use super::journal::JournalError;
 use crate::path_text::{Shown, to_path};
-use crate::snapshot::{ManifestError, RemovedSnapshot, SnapshotError};
+use crate::snapshot::{ManifestError, NotCapturedReason, RemovedSnapshot, SnapshotError};
 use crate::store::StoreError;
 use crate::sys;
 
@@ -135,11 +135,30 @@ pub enum RestoreError {
         /// The step before it, when and why it was removed.
         removed: RemovedSnapshot,
     },
-    /// A selected path is neither in the snapshot nor on the disk.
+    /// A selected path is in none of the tracked paths.
     #[error(
-        "{} is neither in snapshot {snapshot} nor, as far as it is tracked, on the disk",
-        Shown::path(path)
+        "the session has recorded nothing at {}: it records {}",
+        Shown::path(path),
+        Shown::path(tracked)
     )]
+    NotTracked {
+        /// The path as it was understood.
+        path: PathBuf,
+        /// The first of the tracked paths.
+        tracked: PathBuf,
+    },
+    /// The snapshot left a selected path out.
+    #[error("snapshot {snapshot} left {} out: {reason}", Shown::path(path))]
+    PathLeftOut {
+        /// The path as it was understood.
+        path: PathBuf,
+        /// The snapshot.
+        snapshot: u64,
+        /// Why.
+        reason: NotCapturedReason,
+    },
+    /// A selected path is neither in the snapshot nor on the disk.
+    #[error("there is nothing at {}, neither in snapshot {snapshot} nor now", Shown::path(path))]
     NoSuchPath {
         /// The path as it was understood.
         path: PathBuf,

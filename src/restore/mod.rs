@@ -26,6 +26,7 @@ mod packed;
 mod places;
 mod plan;
 mod prepare;
+mod privileges;
 mod recover;
 mod repositories;
 mod rollback;
@@ -59,7 +60,7 @@ use crate::store::{ObjectSource, OverlayStore, read_root_tree};
 use check_selection::check_selection;
 use conflicts::AllConflicts;
 pub use conflicts::{Conflict, OnConflict, RepositoryConflict};
-pub use copy_out::CopyReport;
+pub use copy_out::{CopyOptions, CopyReport};
 pub use discard::DiscardReport;
 pub use error::RestoreError;
 #[cfg(feature = "fuzzing")]
@@ -170,6 +171,8 @@ pub struct RestoreOptions {
     /// changed later and not by the session stays, and is no conflict. Of an open session of
     /// snapshots, what is newer than the last of them is a later change.
     pub is_undo: bool,
+    /// Whether files of a session that an archive brought get setuid, setgid and capabilities.
+    pub with_privileges: bool,
 }
 
 /// A plan, and what it would undo that the session did not do.
@@ -433,7 +436,7 @@ impl SnapshotManager {
         let mut plan = plan::plan(source, current_root, left_out, target)?;
         let selected = Selected::new(&options.selection, &target.roots)?;
         let roots = [&target.merkle_root, current_root];
-        check_selection(source, &selected, &roots, target.number)?;
+        check_selection(source, &selected, &roots, target)?;
         let repositories = Repositories::of(source, current_root, target, &plan)?;
         if !selected.is_all() {
             let wanted = |path: &[u8], change: Option<diff::ChangeType>| {
@@ -486,6 +489,9 @@ impl SnapshotManager {
         }
         let not_kept = plan.leave_unkept(unkept);
         let changed = repositories.changes(source, current_root, target, &plan, &selected)?;
+        if !options.with_privileges && self.is_foreign(target.number)? {
+            plan.leave_off_privileges();
+        }
         let mut places = Places::new(&target.roots);
         if let Some(path) = plan.first_path() {
             // Making directories above a tracked path is not for a restore to decide.

@@ -20,9 +20,11 @@ use crate::git::{
 use crate::object::{ContentHash, Node, RootTree};
 use crate::path_text::to_path;
 use crate::snapshot::{LoadedManifest, SnapshotKind, SnapshotManifest};
-use crate::store::{ObjectSource, StoreError, read_root_tree};
+use crate::store::{ObjectSource, StoreError, read_root_tree, read_tree};
 use crate::sys::Dir;
-use crate::walk::{DOT_GIT, GitDirectories};
+use crate::walk::{DOT_GIT, GitDirectories, MAX_INDEX_BYTES, staged};
+
+const INDEX: &[u8] = b"index";
 
 /// Whether git directories are special for a snapshot.
 pub(super) fn are_special(target: &SnapshotManifest) -> bool {
@@ -141,8 +143,9 @@ impl Repositories {
         Ok(found)
     }
 
-    /// The git directories of the plan that are the same in two snapshots. git's own writes since
-    /// are in nobody's way, and what a user staged is the user's work.
+    /// The git directories of the plan that are the same in two snapshots, but for the times that a
+    /// `git status` writes into the index. git's own writes since are in nobody's way, and what a
+    /// user staged is the user's work.
     pub(super) fn unchanged_between(
         &self,
         source: &dyn ObjectSource,
@@ -153,8 +156,10 @@ impl Repositories {
         let (mut before, mut after) = (Lookup::new(source, &before), Lookup::new(source, &after));
         let mut unchanged = Vec::new();
         for git_dir in &self.dirs {
-            let (old, new) = (before.find(git_dir)?, after.find(git_dir)?);
-            if old.is_some_and(|old| new.is_some_and(|new| old.node == new.node)) {
+            let (Some(old), Some(new)) = (before.find(git_dir)?, after.find(git_dir)?) else {
+                continue;
+            };
+            if old.node == new.node || is_index_alone(source, &old.node, &new.node)? {
                 unchanged.push(git_dir.clone());
             }
         }
@@ -235,6 +240,31 @@ impl Repositories {
         }
         Ok(found)
     }
+}
+
+/// Whether two states of a git directory differ in the index alone, and both stage the same.
+fn is_index_alone(source: &dyn ObjectSource, old: &Node, new: &Node) -> Result<bool, StoreError> {
+    let (Node::Directory { tree: old }, Node::Directory { tree: new }) = (old, new) else {
+        return Ok(false);
+    };
+    let take_index = |tree: &ContentHash| -> Result<_, StoreError> {
+        let mut entries = read_tree(source, tree)?.into_entries();
+        let index = entries.iter().position(|entry| *entry.name == *INDEX);
+        let index = index.map(|at| entries.remove(at).node);
+        Ok((index, entries))
+    };
+    let ((old_index, old), (new_index, new)) = (take_index(old)?, take_index(new)?);
+    if old != new {
+        return Ok(false);
+    }
+    let staging = |index: Option<Node>| match index {
+        Some(Node::File { size, hash, .. }) if size <= MAX_INDEX_BYTES => {
+            Ok::<_, StoreError>(staged(&source.read(&hash, MAX_INDEX_BYTES)?))
+        }
+        _ => Ok(None),
+    };
+    let (old, new) = (staging(old_index)?, staging(new_index)?);
+    Ok(old.is_some() && old == new)
 }
 
 /// Whether something is at a path of the disk.

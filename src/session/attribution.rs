@@ -9,7 +9,7 @@ use crate::diff;
 use crate::snapshot::{NotCapturedSet, SessionDir, SnapshotKind, SnapshotManifest};
 
 /// The sessions that changed each of the paths after `session` recorded its last state, oldest
-/// first. A session that is undone left nothing behind. A session that cannot be read is not named;
+/// first. A session that is undone left nothing behind, and one that was received did nothing here. A session that cannot be read is not named;
 /// nothing depends on it.
 ///
 /// # Errors
@@ -39,7 +39,8 @@ pub fn changed_since<'a>(
         let is_later = other.metadata().is_ok_and(|metadata| {
             ended.is_none_or(|ended| metadata.ended.is_none_or(|end| end > ended))
         });
-        if !is_later || SessionSummary::of(&other).is_ok_and(|other| other.undone) {
+        let is_no_cause = |other: SessionSummary| other.undone || other.received;
+        if !is_later || SessionSummary::of(&other).is_ok_and(is_no_cause) {
             continue;
         }
         paths.extend(rest.take().into_iter().flatten());

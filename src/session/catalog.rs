@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::moved::Moved;
 use super::names;
 use crate::diff::ChangeSummary;
-use crate::layout;
+use crate::layout::{self, LATEST};
 use crate::object::{ContentHash, Node};
 use crate::path_text::{Shown, encode, serde_paths};
 use crate::snapshot::{
@@ -19,8 +19,8 @@ use crate::snapshot::{settle, undone};
 use crate::store::{LocalStore, StoreError, read_root_tree};
 use crate::sys::{self, Dir, FileKind};
 
-/// The word for the newest session or snapshot.
-pub(crate) const LATEST: &str = "latest";
+/// So many ids are named that begin alike.
+const MOST_CANDIDATES: usize = 5;
 
 /// The sessions of one store, and of older places that are still looked at.
 #[derive(Debug, Clone)]
@@ -46,8 +46,14 @@ pub enum CatalogError {
         /// The store.
         root: PathBuf,
     },
+    /// There are only sessions that archives brought.
+    #[error("nothing was recorded in {}: its sessions came in archives", Shown::path(root))]
+    OnlyReceived {
+        /// The store.
+        root: PathBuf,
+    },
     /// Several sessions begin with this prefix.
-    #[error("{id:?} could be any of {}", candidates.join(", "))]
+    #[error("{id:?} could be any of {}", shown_candidates(candidates))]
     Ambiguous {
         /// The prefix as given.
         id: String,
@@ -252,7 +258,7 @@ impl Catalog {
     ///
     /// # Errors
     /// [`CatalogError::NotFound`], [`CatalogError::Ambiguous`], [`CatalogError::AmbiguousLabel`],
-    /// [`CatalogError::Empty`], [`CatalogError::LatestUnknown`].
+    /// [`CatalogError::Empty`], [`CatalogError::OnlyReceived`], [`CatalogError::LatestUnknown`].
     pub fn find(&self, id: &str) -> Result<SessionDir, CatalogError> {
         let session = match self.find_unsettled(id) {
             Err(unknown @ CatalogError::NotFound { .. }) => {
@@ -263,6 +269,18 @@ impl Catalog {
         };
         settle_baseline(&session, true);
         Ok(session)
+    }
+
+    /// The session of this very id, as it was listed. Waits until its baseline is durable.
+    pub(super) fn open(&self, id: &str) -> Result<SessionDir, CatalogError> {
+        let found = self.sessions()?.into_iter().find(|session| session.id() == id);
+        let session = found.ok_or_else(|| self.not_found(id))?;
+        settle_baseline(&session, true);
+        Ok(session)
+    }
+
+    fn not_found(&self, id: &str) -> CatalogError {
+        CatalogError::NotFound { id: id.to_owned(), root: self.root().to_owned() }
     }
 
     fn find_unsettled(&self, id: &str) -> Result<SessionDir, CatalogError> {
@@ -276,7 +294,7 @@ impl Catalog {
         sessions.retain(|session| !id.is_empty() && session.id().starts_with(id));
         match sessions.len() {
             1 => Ok(sessions.remove(0)),
-            0 => Err(CatalogError::NotFound { id: id.to_owned(), root: self.root().to_owned() }),
+            0 => Err(self.not_found(id)),
             _ => Err(CatalogError::Ambiguous {
                 id: id.to_owned(),
                 candidates: sessions.iter().map(SessionDir::id).collect(),
@@ -471,6 +489,16 @@ impl SessionStatus {
             Self::Completed => "completed",
             Self::Interrupted => "interrupted",
         }
+    }
+}
+
+/// The newest of them, by their ids.
+fn shown_candidates(ids: &[String]) -> String {
+    let shown = ids.iter().rev().take(MOST_CANDIDATES);
+    let shown = shown.map(|id| Shown::bytes(id.as_bytes()).to_string()).collect::<Vec<_>>();
+    match ids.len().saturating_sub(MOST_CANDIDATES) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
     }
 }
 

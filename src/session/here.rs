@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use super::catalog::{Catalog, CatalogError, LATEST, SessionStatus, SessionSummary, SnapshotId};
+use super::catalog::{Catalog, CatalogError, SessionStatus, SessionSummary, SnapshotId};
+use crate::layout::LATEST;
 use crate::snapshot::{ManifestError, Recency, SessionDir};
 use crate::sys;
 
@@ -50,7 +51,7 @@ impl Place {
     }
 
     /// Whether a path is this directory or above it.
-    fn is_below(&self, tracked: &Path) -> bool {
+    pub(super) fn is_below(&self, tracked: &Path) -> bool {
         self.directory.starts_with(tracked)
     }
 }
@@ -187,14 +188,23 @@ impl Catalog {
     pub(super) fn newest_of_store(&self) -> Result<SessionDir, CatalogError> {
         let mut listed = self.listed()?;
         let now = Timestamp::now();
-        let newest = listed.sessions.iter().max_by_key(|session| session.recency(now));
+        let recorded = listed.sessions.iter().filter(|session| !session.received);
+        let newest = recorded.max_by_key(|session| session.recency(now));
         let newest = newest.map(|session| (session.recency(now), session.session_id.clone()));
         // Another one in its place may be that of another project.
         let known = newest.as_ref().map(|(recency, _)| recency);
         match (listed.refusal(known, None), newest) {
             (Some(refusal), _) => Err(refusal),
-            (None, Some((_, id))) => self.find(&id),
-            (None, None) => Err(CatalogError::Empty { root: self.root().to_owned() }),
+            (None, Some((_, id))) => self.open(&id),
+            (None, None) => Err(self.nothing_recorded(!listed.sessions.is_empty())),
+        }
+    }
+
+    fn nothing_recorded(&self, has_received: bool) -> CatalogError {
+        let root = self.root().to_owned();
+        match has_received {
+            true => CatalogError::OnlyReceived { root },
+            false => CatalogError::Empty { root },
         }
     }
 
@@ -202,7 +212,7 @@ impl Catalog {
     ///
     /// # Errors
     /// [`CatalogError::NoneHere`], [`CatalogError::SeveralBelow`], [`CatalogError::LatestUnknown`],
-    /// [`CatalogError::Empty`].
+    /// [`CatalogError::Empty`], [`CatalogError::OnlyReceived`].
     pub fn find_here(&self, place: &Place) -> Result<SessionDir, CatalogError> {
         let mut listed = self.listed()?;
         let now = Timestamp::now();
@@ -214,7 +224,7 @@ impl Catalog {
         let here = sessions_here(&listed.sessions, place, now);
         let found = here.as_deref().ok().and_then(newest);
         match (&here, found) {
-            (Ok(_), Some(session)) => self.find(&session.session_id),
+            (Ok(_), Some(session)) => self.open(&session.session_id),
             (Err(NotHere::SeveralBelow(projects)), _) => {
                 let (directory, projects) = (place.directory.clone(), projects.clone());
                 Err(CatalogError::SeveralBelow { directory, projects })
@@ -231,19 +241,22 @@ impl Catalog {
         now: Timestamp,
     ) -> CatalogError {
         let is_project = |session: &&SessionSummary| !session.origin.is_apart();
-        let all: Vec<_> = sessions.iter().filter(is_project).collect();
-        let changed = all.iter().filter(|session| session.may_have_changed());
-        let newest = changed.max_by_key(|session| session.recency(now));
-        let Some(newest) = newest.or(all.iter().max_by_key(|session| session.recency(now))) else {
-            return CatalogError::Empty { root: self.root().to_owned() };
+        let (received, recorded): (Vec<_>, Vec<_>) =
+            sessions.iter().filter(is_project).partition(|session| session.received);
+        let tracks_here = |session: &&&SessionSummary| {
+            session.tracked_paths.iter().any(|path| place.is_below(path))
         };
-        let received = |session: &&&SessionSummary| {
-            session.received && session.tracked_paths.iter().any(|path| place.is_below(path))
-        };
-        if let Some(received) = all.iter().filter(received).max_by_key(|it| it.recency(now)) {
+        let received_here = received.iter().filter(tracks_here);
+        if let Some(received) = received_here.max_by_key(|session| session.recency(now)) {
             let (directory, elsewhere) = (place.directory.clone(), Box::new((*received).clone()));
             return CatalogError::NoneHere { directory, elsewhere, moved: None };
         }
+        let changed = recorded.iter().filter(|session| session.may_have_changed());
+        let newest = changed.max_by_key(|session| session.recency(now));
+        let newest = newest.or(recorded.iter().max_by_key(|session| session.recency(now)));
+        let Some(newest) = newest else {
+            return self.nothing_recorded(!received.is_empty());
+        };
         let (elsewhere, moved) = match self.moved_here(&place.directory, sessions, now) {
             Some((session, moved)) => (session, Some(moved)),
             None => (*newest, None),

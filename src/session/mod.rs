@@ -18,7 +18,6 @@ mod undo;
 
 pub use attribution::changed_since;
 #[cfg(feature = "cli")]
-pub(crate) use catalog::LATEST;
 pub use catalog::{Catalog, CatalogError, SessionStatus, SessionSummary, SnapshotId, project_of};
 pub use here::{Listed, NotHere, Place, Purpose, Unreadable, newest, sessions_here};
 pub use moved::Moved;

@@ -44,7 +44,8 @@ impl Catalog {
         sessions: &'a [SessionSummary],
         now: Timestamp,
     ) -> Option<(&'a SessionSummary, Moved)> {
-        let mut sessions: Vec<_> = sessions.iter().filter(|s| !s.origin.is_apart()).collect();
+        let mut sessions: Vec<_> =
+            sessions.iter().filter(|s| !s.origin.is_apart() && !s.received).collect();
         sessions.sort_by_cached_key(|session| {
             std::cmp::Reverse((session.may_have_changed(), session.recency(now)))
         });

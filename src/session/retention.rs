@@ -8,6 +8,8 @@
 //! - `max_sessions` counts for each project, and of the sessions that [hold
 //!   something](SessionContent) only. Idle ones go before them: as soon as there are more than
 //!   `max_sessions` of both.
+//! - Received sessions are counted apart: their writers chose their paths and times, so none of them
+//!   is the newest of a project that is recorded here.
 //! - Nothing goes within a day after something was recorded in it, unless space demands it.
 
 use std::collections::{HashMap, HashSet};
@@ -51,6 +53,8 @@ pub struct SessionFacts {
     pub content: SessionContent,
     /// Its tracked paths, as one text.
     pub project: String,
+    /// Whether an archive brought it: it takes no place of those that were recorded here.
+    pub is_received: bool,
 }
 
 /// The worth of a session's contents beside other sessions.
@@ -142,7 +146,13 @@ impl SessionFacts {
             is_pinned: summary.pinned,
             content,
             project: summary.project(),
+            is_received: summary.received,
         })
+    }
+
+    /// The sessions among which it counts.
+    fn group(&self) -> Group<'_> {
+        (self.is_received, &self.project)
     }
 
     fn is_young(&self, now: Timestamp) -> bool {
@@ -150,6 +160,9 @@ impl SessionFacts {
         now.duration_since(self.last_used) < UNTOUCHED
     }
 }
+
+/// Received or not, and the project.
+type Group<'a> = (bool, &'a str);
 
 /// Sessions in the order in which they go, with what the rules need to know of them.
 struct Ranked<'a> {
@@ -167,18 +180,18 @@ impl<'a> Ranked<'a> {
             Recency::new(facts.started, facts.session_id.as_str(), now)
         });
         let (mut idle, mut staying) = (HashSet::new(), HashSet::new());
-        let mut newest: HashSet<&str> = HashSet::new();
-        let mut newest_of_use: HashSet<&str> = HashSet::new();
-        let mut held: HashMap<&str, HashSet<ContentHash>> = HashMap::new();
+        let mut newest: HashSet<Group<'_>> = HashSet::new();
+        let mut newest_of_use: HashSet<Group<'_>> = HashSet::new();
+        let mut held: HashMap<Group<'_>, HashSet<ContentHash>> = HashMap::new();
         for facts in sorted.iter().rev() {
-            let (id, project) = (facts.session_id.as_str(), facts.project.as_str());
+            let (id, group) = (facts.session_id.as_str(), facts.group());
             let is_idle = match facts.content {
                 SessionContent::Changes => false,
                 SessionContent::Nothing => true,
-                SessionContent::State(root) => !held.entry(project).or_default().insert(root),
+                SessionContent::State(root) => !held.entry(group).or_default().insert(root),
             };
             // In this order: one session may be the newest in both ways.
-            let is_last = newest.insert(project) | (!is_idle && newest_of_use.insert(project));
+            let is_last = newest.insert(group) | (!is_idle && newest_of_use.insert(group));
             if is_last || facts.is_running || facts.is_pinned {
                 staying.insert(id);
             }
@@ -202,17 +215,23 @@ impl<'a> Ranked<'a> {
     }
 
     /// The sessions that are too old or too many, in the order in which they go.
-    fn expired(&self, policy: &RetentionPolicy) -> Vec<(&'a SessionFacts, Expiry)> {
+    /// `spares_young`: whether the last day stays.
+    fn expired(
+        &self,
+        policy: &RetentionPolicy,
+        spares_young: bool,
+    ) -> Vec<(&'a SessionFacts, Expiry)> {
         // A session that is not counted takes no place.
-        let mut left: HashMap<&str, (u64, u64)> = HashMap::new();
+        let mut left: HashMap<Group<'_>, (u64, u64)> = HashMap::new();
         for facts in self.sessions.iter().filter(|facts| !facts.is_running && !facts.is_pinned) {
-            let (of_use, all) = left.entry(&facts.project).or_default();
+            let (of_use, all) = left.entry(facts.group()).or_default();
             *of_use += u64::from(!self.is_idle(facts));
             *all += 1;
         }
         let mut expired = Vec::new();
-        for facts in self.removable().into_iter().filter(|facts| !facts.is_young(self.now)) {
-            let (of_use, all) = left.entry(&facts.project).or_default();
+        let may_go = |facts: &&SessionFacts| !spares_young || !facts.is_young(self.now);
+        for facts in self.removable().into_iter().filter(may_go) {
+            let (of_use, all) = left.entry(facts.group()).or_default();
             let is_idle = self.is_idle(facts);
             let count = if is_idle { *all } else { *of_use };
             let age = self.now.duration_since(facts.started);
@@ -240,12 +259,20 @@ impl RetentionPolicy {
         now: Timestamp,
     ) -> Vec<&'a SessionFacts> {
         let ranked = Ranked::new(sessions, now);
-        let mut order: Vec<_> = ranked.expired(self).into_iter().map(|(facts, _)| facts).collect();
+        let mut order: Vec<_> =
+            ranked.expired(self, true).into_iter().map(|(facts, _)| facts).collect();
         let known: HashSet<_> = order.iter().map(|facts| facts.session_id.as_str()).collect();
         let rest = ranked.removable().into_iter();
         let rest: Vec<_> = rest.filter(|it| !known.contains(it.session_id.as_str())).collect();
         order.extend(rest);
         order
+    }
+
+    /// How many sessions are over a limit and stay, because something was recorded in them within a
+    /// day.
+    pub fn young(&self, sessions: &[SessionFacts], now: Timestamp) -> usize {
+        let ranked = Ranked::new(sessions, now);
+        ranked.expired(self, false).len() - ranked.expired(self, true).len()
     }
 
     /// The sessions that go, in order. `usage` is that of [`removable`](Self::removable); without
@@ -256,7 +283,7 @@ impl RetentionPolicy {
         now: Timestamp,
         usage: Option<&StorageUsage>,
     ) -> Vec<Expired> {
-        let expired = Ranked::new(sessions, now).expired(self);
+        let expired = Ranked::new(sessions, now).expired(self, true);
         let count = expired.len();
         let mut expired: Vec<_> = expired
             .into_iter()

@@ -18,6 +18,9 @@ use crate::snapshot::{
 #[derive(Debug)]
 pub struct History {
     here: Vec<(SessionSummary, SessionDir)>,
+    /// Sessions that archives brought, of which somebody restored something here. An undo does not
+    /// mean them; to take such a restore back is a matter of this machine alone.
+    restored: Vec<(SessionSummary, SessionDir)>,
     /// All sessions, also those that are not here.
     all: Vec<SessionSummary>,
 }
@@ -60,7 +63,8 @@ impl History {
     /// Reads the sessions here.
     ///
     /// # Errors
-    /// [`CatalogError::NoneHere`], [`CatalogError::LatestUnknown`], [`CatalogError::Empty`].
+    /// [`CatalogError::NoneHere`], [`CatalogError::LatestUnknown`], [`CatalogError::Empty`],
+    /// [`CatalogError::OnlyReceived`].
     pub fn read(catalog: &Catalog, place: &Place) -> Result<Self, CatalogError> {
         let now = Timestamp::now();
         let mut listed = catalog.listed()?;
@@ -72,15 +76,26 @@ impl History {
         if let Some(refusal) = listed.refusal(known.as_ref(), Some(place)) {
             return Err(refusal);
         }
-        if here.is_empty() {
+        let mut restored = Vec::new();
+        let is_received = |session: &&SessionSummary| {
+            let mut tracked = session.tracked_paths.iter();
+            session.received && tracked.any(|tracked| place.is_below(tracked))
+        };
+        for summary in listed.sessions.iter().filter(is_received) {
+            let session = catalog.open(&summary.session_id)?;
+            if !session.metadata()?.restores.is_empty() {
+                restored.push((summary.clone(), session));
+            }
+        }
+        if here.is_empty() && restored.is_empty() {
             return Err(catalog.none_here(place, &listed.sessions, now));
         }
         let mut opened = Vec::with_capacity(here.len());
         for summary in here {
-            let session = catalog.find(&summary.session_id)?;
+            let session = catalog.open(&summary.session_id)?;
             opened.push((summary, session));
         }
-        Ok(Self { here: opened, all: listed.sessions })
+        Ok(Self { here: opened, restored, all: listed.sessions })
     }
 
     /// The sessions that may be undone next, in this order: the newest one that may have changed
@@ -95,7 +110,7 @@ impl History {
     /// Why there is none; or that a manifest cannot be read.
     pub fn redo(&self) -> Result<Result<Redo, NoRedo>, ManifestError> {
         let mut last: Option<(RestoreRecord, &(SessionSummary, SessionDir))> = None;
-        for of in &self.here {
+        for of in self.here.iter().chain(&self.restored) {
             let Some(record) = standing(&of.1.metadata()?.restores).pop() else { continue };
             if last.as_ref().is_none_or(|(known, _)| known.at < record.at) {
                 last = Some((record, of));

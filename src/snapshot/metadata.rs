@@ -53,6 +53,10 @@ pub struct SessionMetadata {
     pub format_version: u32,
     /// `YYYYMMDD-HHMMSS-PID`, the name of the session's directory.
     pub session_id: String,
+    /// Whether an archive brought the session: somebody else may have written it, so only its id
+    /// means it. No fact of the session, as a pin is none.
+    #[serde(default, skip_serializing_if = "is_unset")]
+    pub received: bool,
     /// When it began.
     pub started: Timestamp,
     /// When it ended, if it has.
@@ -120,10 +124,6 @@ pub struct SessionMetadata {
     /// root, so that a root that was noted before stays valid.
     #[serde(default, skip_serializing_if = "is_unset")]
     pub pinned: bool,
-    /// Whether an archive brought the session: somebody else may have written it, so only its id
-    /// means it. No fact of the session, as a pin is none.
-    #[serde(default, skip_serializing_if = "is_unset")]
-    pub received: bool,
     /// Fields of programs that know more.
     #[serde(flatten)]
     pub extra: BTreeMap<String, serde_json::Value>,
@@ -166,6 +166,16 @@ impl SessionMetadata {
             pinned: false,
             received: false,
             extra: BTreeMap::new(),
+        }
+    }
+
+    /// Adds tracked paths, as far as it does not have them: a session tracks all that one of its
+    /// snapshots does.
+    pub(crate) fn track(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
+        for path in paths {
+            if !self.tracked_paths.contains(&path) {
+                self.tracked_paths.push(path);
+            }
         }
     }
 

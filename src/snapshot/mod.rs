@@ -62,6 +62,6 @@ pub use restore_log::{RestoreRecord, Undone, standing, undone};
 pub(crate) use roots::OpenPath;
 pub use roots::{TrackedPathError, resolve_roots};
 pub use session_dir::{LoadedManifest, ManifestError, SessionDir};
-pub(crate) use session_objects::store_paths;
+pub(crate) use session_objects::{own_places, store_paths};
 pub use steps::{AgentSession, StepEntry};
 pub(crate) use steps::{of_chain as steps_of_chain, with_prompts};

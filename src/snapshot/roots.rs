@@ -3,6 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use super::capture::InodeId;
 use crate::manifest::TrackedRoot;
 use crate::object::is_tracked_path;
 use crate::path_text::Shown;
@@ -191,11 +192,11 @@ pub(super) struct OpenRoot {
 
 impl OpenRoot {
     /// Opens a tracked path. A path that is gone, a symlink by now, or not readable is a finding
-    /// and not an error.
-    pub(super) fn new(root: &TrackedRoot) -> Result<Self, InvalidPattern> {
+    /// and not an error. `own`: directories of nono's own, which are left out.
+    pub(super) fn new(root: &TrackedRoot, own: &[InodeId]) -> Result<Self, InvalidPattern> {
         let mut open = Self {
             path: root.path.clone(),
-            filter: Filter::new(&root.exclusion)?,
+            filter: Filter::new(&root.exclusion)?.without(own),
             place: None,
             stat: None,
             dir: None,

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::capture::InodeId;
 use crate::layout;
 use crate::store::{LocalStore, StoreError};
 use crate::sys::{self, Dir};
@@ -43,4 +44,12 @@ pub(crate) fn store_paths(session_dir: &Path) -> Vec<PathBuf> {
         Err(_) => real.parent().filter(|parent| is_store_root(parent)).map(Path::to_owned),
     };
     [Some(real), store].into_iter().flatten().collect()
+}
+
+/// The same places by device and inode, as far as they are there.
+pub(crate) fn own_places(session_dir: &Path) -> Vec<InodeId> {
+    let places = store_paths(session_dir);
+    let stats =
+        places.iter().filter_map(|path| Dir::open(path).and_then(|dir| dir.stat_self()).ok());
+    stats.map(|stat| (stat.dev, stat.ino)).collect()
 }

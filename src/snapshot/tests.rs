@@ -46,6 +46,22 @@ fn link_of(path: &Path) -> Option<PathBuf> {
     std::fs::read_link(path).ok()
 }
 
+/// Somebody moved it there, or mounted it: no check of paths sees that.
+#[test]
+fn a_store_that_came_into_the_tracked_path_is_left_out() {
+    let place = Place::new();
+    LocalStore::create(&place.path("store/objects")).unwrap();
+    let first = place.manager("store/a").create_baseline().unwrap();
+    std::fs::rename(place.path("store"), place.path("work/store")).unwrap();
+    for _ in 0..2 {
+        let manager = SnapshotManager::open(&place.path("work/store/a")).unwrap();
+        let (taken, _) = manager.create_incremental().unwrap();
+        assert_eq!(taken.totals.file_count, first.totals.file_count);
+        let left: Vec<_> = taken.not_captured.iter().map(|left| left.path.clone()).collect();
+        assert_eq!(left, [sys::real_path(&place.path("work/store")).unwrap()]);
+    }
+}
+
 #[test]
 fn a_session_in_the_root_of_a_store_shares_its_objects() {
     let place = Place::new();

@@ -17,6 +17,7 @@ use super::ignore_files::Ignores;
 use super::ignored::Ignored;
 use crate::byte_path;
 use crate::path_text::to_path;
+use crate::sys::Stat;
 
 /// The exclusions of a tracked path. Stored in the manifest, so that a restore uses the very filter
 /// of the capture.
@@ -121,6 +122,7 @@ pub struct Filter {
     forced: Vec<Pattern>,
     pruned: Vec<Pattern>,
     git_directories: GitDirectories,
+    own: Vec<(u64, u64)>,
 }
 
 impl Filter {
@@ -146,7 +148,20 @@ impl Filter {
             forced: compile("force-include pattern", &config.force_include)?,
             pruned: compile("prune pattern", &config.prune_patterns)?,
             git_directories: config.git_directories,
+            own: Vec::new(),
         })
+    }
+
+    /// Leaves out these directories, too, whatever else says: device and inode of each. They are
+    /// nono's own, which would record themselves.
+    #[must_use]
+    pub(crate) fn without(self, own: &[(u64, u64)]) -> Self {
+        Self { own: own.to_owned(), ..self }
+    }
+
+    /// Whether a directory is one of nono's own.
+    pub(super) fn is_own(&self, stat: &Stat) -> bool {
+        self.own.contains(&(stat.dev, stat.ino))
     }
 
     /// Whether `.gitignore` files are read at all.

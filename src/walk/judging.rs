@@ -56,6 +56,9 @@ enum Fate {
     PassedOver,
 }
 
+/// Why the store is left out that a snapshot goes to.
+pub(crate) const OWN_STORE: &str = "nono's own: the store, which would record itself";
+
 const IN: Fate = Fate::In { mode: Mode::Filtered, is_ignored: false };
 
 impl Inside<'_> {
@@ -113,6 +116,9 @@ impl Inside<'_> {
             // Said, and not silently passed over: anybody can make a directory of this name.
             let rule = "nono's own: what a restore is working on, or left behind".to_owned();
             return Fate::Out(WhyLeftOut::Excluded(rule));
+        }
+        if is_dir && self.filter.is_own(stat) {
+            return Fate::Out(WhyLeftOut::Excluded(OWN_STORE.to_owned()));
         }
         let ignores = match self.mode {
             Mode::Forced => return Fate::In { mode: Mode::Forced, is_ignored: false },

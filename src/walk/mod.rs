@@ -20,11 +20,12 @@ pub(crate) use git_dir::mode_inside;
 pub use git_dir::{BEYOND_GIT_LIMIT, DOT_GIT, GitDirectories, MAX_GIT_BYTES};
 #[cfg(feature = "fuzzing")]
 pub(crate) use git_index::finds_what_it_tracks;
+pub(crate) use git_index::{MAX_INDEX_BYTES, staged};
 pub use git_index::{Repository, Tracks};
 pub use ignore_files::{IGNORE_FILE, IgnoreFile, Ignores, MAX_IGNORE_BYTES};
 pub(crate) use ignored::Databases;
 pub use ignored::{Ignored, SMALL_FILE_BYTES, UnknownIgnored, names_a_limit};
-pub(crate) use judging::{Inside, keeps_below};
+pub(crate) use judging::{Inside, OWN_STORE, keeps_below};
 pub use listing::{FoundEntry, Known, LeftOut, Listing, Mode, STAGING_PREFIX, WhyLeftOut, list};
 pub(crate) use listing::{Names, names, rule_of_mark};
 pub(crate) use rebuildable::PACKAGE_BESIDE;

@@ -54,6 +54,7 @@ fn installing_twice_changes_nothing_and_uninstalling_gives_back_every_byte() {
         let before = home(&fixture);
         let all = ["claude-code", "codex", "gemini", "opencode"];
         let run = |verb: &str, flags: &[&str]| {
+            let mcp = if verb == "install" { mcp } else { &[] };
             fixture.nono(&[&["agent", verb], &all[..], mcp, flags].concat()).success()
         };
         let dry = run("install", &["--dry-run"]);

@@ -70,7 +70,8 @@ impl Desk {
         assert_eq!(self.root_of(&path, number), self.root_of(&self.fixture.store(), number));
         self.fixture.nono(&["--root", &root, "rollback", "verify", &self.session]).success();
         let (id, to) = (format!("{}/{number}", self.session), self.at(&format!("{store}-copy")));
-        self.fixture.nono(&["--root", &root, "rollback", "restore", &id, "--to", &to]).success();
+        let restore = ["rollback", "restore", &id, "--to", &to, "--with-privileges"];
+        self.fixture.nono(&[&["--root", &root][..], &restore].concat()).success();
         assert_same(files, &below(Path::new(&to)));
     }
 
@@ -375,6 +376,21 @@ fn what_is_not_an_archive_of_nono_is_refused_and_writes_nothing() {
 }
 
 #[test]
+fn the_longest_declared_length_is_damage() {
+    let desk = Desk::new();
+    desk.create(0, "good", &[]);
+    let tar = tar_of(&desk.fixture.path("good"));
+    let at = tar.windows(6).position(|window| window == b"files/").unwrap() / BLOCK_BYTES;
+    let (head, rest) = tar.split_at(at * BLOCK_BYTES);
+    let record = b"29 size=18446744073709551615\n";
+    assert_eq!(record.len(), 29);
+    let pax = member("pax", b'x', record.len() as u64, record);
+    let object = member(&format!("meta/objects/{}", "a".repeat(64)), b'0', 0, b"");
+    pack(&[head, &pax, &object, rest].concat(), "", &desk.fixture.path("bad"));
+    desk.refused("bad", &["damaged", "cut off"]);
+}
+
+#[test]
 fn a_zip_bomb_is_refused() {
     let desk = Desk::new();
     desk.create(0, "good", &[]);
@@ -501,4 +517,107 @@ fn an_archive_changes_no_fact_of_a_session_that_is_here() {
     let after = desk.fixture.nono(&show).success().json();
     assert_eq!(after["snapshots"].as_array().unwrap().len(), 2);
     assert_eq!(after["changes"]["created"], 1);
+}
+
+#[test]
+fn a_session_whose_command_runs_here_gets_no_snapshot_from_an_archive() {
+    let desk = run_in_archives();
+    let (root, session) = (desk.fixture.path("there"), desk.session.clone());
+    desk.import("there", &["0.tar.zst"]).success();
+    // As the supervisor of a run holds it.
+    let running = nono::snapshot::SessionDir::open(&root.join(&session)).unwrap();
+    let lock = running.lock_running().unwrap();
+    desk.import("there", &["1.tar.zst"]).fails(1, "its command is still running here");
+    assert_eq!(running.snapshot_numbers().unwrap(), [0]);
+    drop(lock);
+    desk.import("there", &["1.tar.zst"]).success();
+    assert_eq!(running.snapshot_numbers().unwrap(), [0, 1]);
+}
+
+/// The mode of a file.
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+#[test]
+fn a_received_session_gives_no_file_privileges_unless_somebody_asks() {
+    let desk = Desk::new();
+    desk.create(0, "0.tar.zst", &[]);
+    desk.import("there", &["0.tar.zst"]).success();
+    let root = desk.at("there");
+    let restore = |words: &[&str]| {
+        let restore = ["--root", &root, "rollback", "restore", &desk.session];
+        desk.fixture.nono(&[&restore, words].concat())
+    };
+    let (less, all) = (desk.fixture.path("less"), desk.fixture.path("all"));
+    let told = restore(&["--to", less.to_str().unwrap()]).fails(1, "--with-privileges");
+    assert!(told.stdout.contains("first: setuid, setgid"), "{}", told.stdout);
+    assert_eq!((mode(&less.join("first")), mode(&less.join("deep/linked"))), (0o751, 0o751));
+    restore(&["--to", all.to_str().unwrap(), "--with-privileges"]).success();
+    assert_eq!(mode(&all.join("first")), 0o4751);
+    // A session that was recorded here gives what it has.
+    let own = desk.fixture.path("own");
+    let to = ["rollback", "restore", &desk.session, "--to", own.to_str().unwrap()];
+    desk.fixture.nono(&to).success();
+    assert_eq!(mode(&own.join("first")), 0o4751);
+    // In place: what has them keeps them, and nothing gets them anew.
+    let first = desk.fixture.project().join("first");
+    fs::write(&first, "changed").unwrap();
+    fs::set_permissions(&first, PermissionsExt::from_mode(0o644)).unwrap();
+    let told = restore(&["--force"]).fails(1, "2 paths are not as they were");
+    assert!(told.stdout.contains("--with-privileges"), "{}", told.stdout);
+    assert_eq!((fs::read_to_string(&first).unwrap(), mode(&first)), ("1\n".to_owned(), 0o751));
+    // What is restored here can be taken back here.
+    desk.fixture.nono(&["--root", &root, "redo", "--yes"]).success();
+    assert_eq!((fs::read_to_string(&first).unwrap(), mode(&first)), ("changed".to_owned(), 0o644));
+    restore(&["--force", "--with-privileges"]).success();
+    assert_eq!(mode(&first), 0o4751);
+}
+
+#[test]
+fn no_session_is_called_latest() {
+    let desk = run_in_archives();
+    let store = desk.fixture.store();
+    fs::rename(store.join(&desk.session), store.join("latest")).unwrap();
+    let listed = desk.fixture.nono(&["rollback", "list", "--json"]).success().json();
+    assert_eq!(listed[0]["session_id"], "latest", "{listed:#}");
+    for words in [&["status"][..], &["rollback", "show", "latest"], &["undo", "--dry-run"]] {
+        // Somebody renamed it by hand. It is found where it tracks, and nothing recurs for ever.
+        let done = desk.fixture.nono(words);
+        assert!(done.code <= 1, "{words:?}: {} {}", done.code, done.stderr);
+    }
+    let create = ["archive", "create", "latest/0", "-o", &desk.at("named")];
+    desk.fixture.nono(&create).fails(1, "latest/0");
+}
+
+#[test]
+fn a_session_that_goes_on_with_more_paths_can_be_received() {
+    let mut desk = Desk::new();
+    let take = |paths: &[PathBuf]| {
+        let manager = nono::snapshot::SnapshotManager::new(
+            &desk.fixture.store().join("20260101-000000-1"),
+            paths,
+            nono::walk::ExclusionConfig::nothing(),
+            nono::snapshot::Budget::default(),
+        );
+        let manager = manager.unwrap();
+        match manager.session().snapshot_numbers().unwrap().len() {
+            0 => drop(manager.create_baseline().unwrap()),
+            _ => drop(manager.create_incremental().unwrap()),
+        }
+        manager.session().metadata().unwrap().tracked_paths
+    };
+    let (project, other) = (desk.fixture.project(), desk.fixture.path("other"));
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("more"), "more").unwrap();
+    let only = std::slice::from_ref(&project);
+    assert_eq!(take(only), only);
+    assert_eq!(take(&[project.clone(), other.clone()]), [project, other]);
+    desk.session = "20260101-000000-1".to_owned();
+    for (number, name) in [(0, "0.tar.zst"), (1, "1.tar.zst")] {
+        desk.create(number, name, &["--full"]);
+    }
+    desk.import("there", &["0.tar.zst", "1.tar.zst"]).success();
+    let root = desk.at("there");
+    desk.fixture.nono(&["--root", &root, "rollback", "verify", &desk.session]).success();
 }

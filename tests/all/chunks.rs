@@ -39,7 +39,7 @@ fn own_file(fixture: &Fixture, bytes: &[u8]) -> PathBuf {
 }
 
 /// Bytes of all that the store has.
-fn stored_bytes(dir: &Path) -> u64 {
+pub fn stored_bytes(dir: &Path) -> u64 {
     let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
     entries
         .map(|entry| match entry.file_type().unwrap().is_dir() {

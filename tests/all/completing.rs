@@ -82,3 +82,16 @@ fn bash_offers_commands_flags_profiles_and_paths_of_snapshots() {
     let none = offered(&fixture, &["nono", "--root", elsewhere, "rollback", "show", ""]);
     assert!(!none.iter().any(|word| word.starts_with("20")), "{none:?}");
 }
+
+#[test]
+fn bash_gets_a_name_with_a_blank_as_one_word() {
+    let fixture = Fixture::new();
+    fixture.write("with blank", "1");
+    fixture.nono(&["snapshot", "-m", "before lunch"]).success();
+    let names = offered(&fixture, &["nono", "rollback", "restore", "bef"]);
+    assert_eq!(names, [r"before\ lunch"]);
+    let names = offered(&fixture, &["nono", "rollback", "restore", r"before\ l"]);
+    assert_eq!(names, [r"before\ lunch"]);
+    let paths = offered(&fixture, &["nono", "rollback", "restore", "latest", "with"]);
+    assert_eq!(paths, [r"with\ blank"]);
+}

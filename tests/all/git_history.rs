@@ -690,3 +690,29 @@ fn a_restore_that_is_killed_leaves_a_repository_that_is_resumed_or_taken_back() 
         point += 23;
     }
 }
+
+#[test]
+fn what_a_user_staged_stays_where_the_session_only_looked_at_the_repository() {
+    for is_linked in [false, true] {
+        let repository = Repository::new();
+        let place = match is_linked {
+            true => linked_worktree(&repository),
+            false => repository.fixture.project(),
+        };
+        // As `git status` does: the index gets the new times, and stages what it did.
+        let script = "echo x > new; touch -d 2001-01-01 *; git update-index -q --refresh || true";
+        let path = git(&repository.fixture, &place, &["rev-parse", "--git-path", "index"]).stdout;
+        let index = || fs::read(place.join(path.trim())).unwrap();
+        let before = index();
+        record_in(&repository, &place, script).success();
+        assert_ne!(index(), before);
+        fs::write(place.join("own"), "staged").unwrap();
+        git(&repository.fixture, &place, &["add", "own"]).success();
+        fs::write(place.join("own"), "later").unwrap();
+        let index = told(&repository.fixture, &place).index;
+        nono_in(&repository, &place, &["undo", "--yes"]).success();
+        assert!(!place.join("new").exists());
+        assert_eq!(told(&repository.fixture, &place).index, index, "linked: {is_linked}");
+        assert_eq!(fs::read_to_string(place.join("own")).unwrap(), "later");
+    }
+}

@@ -7,7 +7,11 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
+use serde_json::json;
+
+use crate::chunks::stored_bytes;
 use crate::fixture::Fixture;
+use crate::hooks::{Agent, steps};
 
 /// Sizes, each twice the one before. A proportional cost then grows by twice as much from the
 /// second to the third as from the first to the second, and a quadratic cost by four times.
@@ -196,4 +200,29 @@ fn a_mount_is_ready_after_as_many_reads_however_many_snapshots_there_are() {
     const MORE_MOUNTS: i64 = 2 * NOISE;
     const { assert!(MORE_MOUNTS < (SIZES[2] - SIZES[0]) as i64) };
     assert!(third - first <= MORE_MOUNTS, "{first} {third}");
+}
+
+#[test]
+fn a_store_grows_by_what_the_steps_of_an_agent_changed_however_many_came_before() {
+    let fixture = Fixture::in_memory();
+    for index in 0..2000 {
+        fixture.write(&format!("dir{}/file{index}", index % 40), index.to_string());
+    }
+    let agent = Agent::new(&fixture, "claude-code");
+    agent.hook("SessionStart", &json!({"source": "startup"}));
+    agent.prompt("many small edits");
+    let mut taken = 0;
+    let bytes = [20, 40, 80].map(|count| {
+        while taken < count {
+            taken += 1;
+            agent.shell(&format!("echo {taken} >> dir3/file3"));
+        }
+        assert_eq!(steps(&fixture).len(), count);
+        stored_bytes(&fixture.store()) as i64
+    });
+    // A step adds a manifest, the changed file and the directories above it, and not the names of
+    // all 2,000 files.
+    let a_step = (bytes[2] - bytes[1]) / 40;
+    assert!(a_step <= 8 << 10, "{a_step} bytes a step: {bytes:?}");
+    assert_at_most_in_proportion(bytes);
 }

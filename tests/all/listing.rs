@@ -26,20 +26,24 @@ fn sessions_are_listed_by_project_as_documented() {
     age(&fixture, &made, 1);
     let listed = fixture.nono(&["rollback", "list"]).success();
     let lines: Vec<&str> = listed.stdout.lines().collect();
-    assert_eq!(lines[0], "[nono] 3 session(s)", "{}", listed.stdout);
+    assert_eq!(lines[0], "3 sessions", "{}", listed.stdout);
     assert_eq!(lines[1..3], ["", "  ~/dev/widgets (1 session)"]);
     assert!(lines[3].starts_with(&format!("    {other}  just now  sh -c ")), "{}", lines[3]);
     assert_eq!(lines[4..6], ["", "  ~/dev/sprockets (2 sessions)"]);
-    assert!(lines[6].starts_with(&format!("    {changed}  just now  sh -c echo longer")));
+    assert!(lines[6].starts_with(&format!("    {changed}  just now  sh -c 'echo longer")));
     assert!(lines[6].ends_with("  ~1 modified"), "{}", lines[6]);
-    assert!(lines[7].starts_with(&format!("    {made}  1d ago    sh -c mkdir d;")), "{}", lines[7]);
+    assert!(
+        lines[7].starts_with(&format!("    {made}  1d ago    sh -c 'mkdir d;")),
+        "{}",
+        lines[7]
+    );
     assert_eq!(lines.len(), 8);
     // All in their columns.
     let column = |line: &str| line.find("sh -c").unwrap();
     assert!(lines[6..].iter().all(|line| column(line) == column(lines[3])), "{}", listed.stdout);
     assert!(listed.stderr.contains("not shown: 1 without changes (--all"), "{}", listed.stderr);
     let all = fixture.nono(&["rollback", "list", "--all"]).success();
-    assert!(all.stdout.starts_with("[nono] 4 session(s)\n") && all.stdout.contains(&idle));
+    assert!(all.stdout.starts_with("4 sessions\n") && all.stdout.contains(&idle));
     assert!(all.stdout.contains("(3 sessions)"), "{}", all.stdout);
     assert_eq!(all.stderr, "");
     // For programs nothing is hidden.
@@ -47,12 +51,12 @@ fn sessions_are_listed_by_project_as_documented() {
     assert_eq!(json.as_array().unwrap().len(), 4);
     assert_eq!(json[0]["pinned"], false);
     let recent = fixture.nono(&["rollback", "list", "--recent", "1"]).success();
-    assert!(recent.stdout.starts_with("[nono] 3 session(s)\n"), "{}", recent.stdout);
+    assert!(recent.stdout.starts_with("3 sessions\n"), "{}", recent.stdout);
     assert!(recent.stdout.contains(&other) && !recent.stdout.contains(&made));
     assert!(recent.stderr.contains("2 older"), "{}", recent.stderr);
     let path = ["rollback", "list", "--path", sprockets.to_str().unwrap()];
     let of_path = fixture.nono(&path).success().stdout;
-    assert!(of_path.starts_with("[nono] 2 session(s)\n") && !of_path.contains("widgets"));
+    assert!(of_path.starts_with("2 sessions\n") && !of_path.contains("widgets"));
 }
 
 #[test]

@@ -123,7 +123,7 @@ fn a_command_has_as_many_workers_as_it_is_told() {
     // Undoing needs no settings.
     fixture.nono(&["snapshot", "--threads", "2"]).success();
     let shown = fixture.nono(&["rollback", "restore", "latest"]).success();
-    assert!(shown.stderr.contains("all cores are used"), "{}", shown.stderr);
+    assert!(shown.stderr.contains("work is done with all cores"), "{}", shown.stderr);
 }
 
 #[test]

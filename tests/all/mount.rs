@@ -306,7 +306,14 @@ fn a_missing_object_is_an_input_output_error_as_long_as_its_session_is_there() {
 #[test]
 fn a_damaged_piece_of_a_long_file_is_an_error_until_somebody_mends_it() {
     const PIECE: usize = 1 << 20;
-    let right: Vec<u8> = (0..6 * PIECE).map(|at| (at % 251) as u8 ^ (at >> 20) as u8).collect();
+    // Nothing compresses, so nearly all of the pack is chunks.
+    let mut state = 1_u64;
+    let right: Vec<u8> = (0..6 * PIECE)
+        .map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 56) as u8
+        })
+        .collect();
     let Some(world) = World::new(|project| fs::write(project.join("long"), &right).unwrap()) else {
         return;
     };
@@ -321,12 +328,13 @@ fn a_damaged_piece_of_a_long_file_is_an_error_until_somebody_mends_it() {
     let mut wrong = right.clone();
     wrong[4 * PIECE + 5] ^= 1;
     put(&wrong);
-    // Its chunks would be another copy.
+    // Its chunks would be another copy. Trees, lists and midstates lie at the ends of the pack.
     for pack in fs::read_dir(world.base.join("store/objects/packs")).into_iter().flatten() {
         let pack = pack.unwrap().path();
         let mut bytes = fs::read(&pack).unwrap();
-        let middle = bytes.len() / 2;
-        bytes[middle] ^= 1;
+        let ends = bytes.len() / 20;
+        let chunks = ends..bytes.len() - ends;
+        bytes[chunks].iter_mut().step_by(16 << 10).for_each(|byte| *byte ^= 1);
         fs::set_permissions(&pack, PermissionsExt::from_mode(0o600)).unwrap();
         fs::write(&pack, bytes).unwrap();
     }

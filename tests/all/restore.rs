@@ -219,7 +219,7 @@ fn files_directories_globs_and_kinds_of_change_are_restored_alone() {
     restored(&["--only", "created"], &["new.txt"]);
     restored(&["--only", "modified", "--exclude", "*.txt"], &["lib.rs", "main.rs"]);
     let fixture = changed();
-    restore(&fixture, &["latest", "no/such"]).fails(1, "no/such is neither in snapshot 0");
+    restore(&fixture, &["latest", "no/such"]).fails(1, "no/such, neither in snapshot 0 nor now");
     restore(&fixture, &["latest", "a[b"]).fails(2, "invalid glob");
     restore(&fixture, &["latest", "--only", "renamed"]).fails(2, "renamed");
 }
@@ -288,7 +288,7 @@ fn one_file_of_a_snapshot_is_printed() {
     assert_eq!(cat("latest/0", "dir/file").success().stdout, "first\0\n");
     assert_eq!(cat("latest/1", "./dir/file").success().stdout, "second\n");
     cat("latest/0", "dir").fails(1, "is a directory");
-    cat("latest/0", "nothing").fails(1, "is neither in snapshot 0");
+    cat("latest/0", "nothing").fails(1, "nothing, neither in snapshot 0");
 }
 
 #[test]

@@ -183,3 +183,19 @@ fn a_new_path_without_a_record_does_not_make_an_undone_session_come_back() {
     assert!(before.says("skipped") && before.says("x.log"), "{}", before.stdout);
     assert_eq!(text(&fixture, "old"), "0");
 }
+
+#[test]
+fn a_file_that_cannot_be_read_any_more_is_a_change_that_an_undo_offers() {
+    let fixture = Fixture::ordinary_user();
+    fixture.write("t", "1");
+    let run = fixture.record("chmod 0 t");
+    assert!(run.says("±1 permission"), "{}", run.stderr);
+    assert!(run.says("a restore will leave it as it is"), "{}", run.stderr);
+    let file = fixture.project().join("t");
+    let command = format!("chmod u+rwX {}", file.display());
+    let told = fixture.nono(&["undo", "--yes"]).fails(1, "can be undone now");
+    assert!(told.says(&command), "{}{}", told.stdout, told.stderr);
+    fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+    fixture.nono(&["undo", "--yes"]).success();
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o644);
+}

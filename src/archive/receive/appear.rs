@@ -1,6 +1,7 @@
 //! What was received becomes visible: a new session under its name, or more snapshots of one.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
@@ -10,7 +11,7 @@ use crate::diff::{ChangeSummary, count_changes};
 use crate::layout;
 use crate::manifest::{RemovalReason, RemovedSnapshot, SnapshotKind, SnapshotManifest};
 use crate::progress::wait_for;
-use crate::snapshot::{LoadedManifest, SessionDir, SessionMetadata};
+use crate::snapshot::{LoadedManifest, SessionDir, SessionMetadata, parse_manifest};
 use crate::sys::Dir;
 
 impl Receiver<'_> {
@@ -19,9 +20,11 @@ impl Receiver<'_> {
         let mut snapshots: Vec<u64> = self.targets.iter().map(|head| head.id.number()).collect();
         snapshots.sort_unstable();
         if let Some(last) = snapshots.last().copied() {
+            // Before anything is written, because it can be stopped.
+            let changes = self.count_changes(last)?;
             match is_new {
-                true => self.make(last)?,
-                false => self.complete(last)?,
+                true => self.make(last, changes)?,
+                false => self.complete(last, changes)?,
             }
         }
         Ok(ReceiveReport {
@@ -34,8 +37,36 @@ impl Receiver<'_> {
         })
     }
 
+    /// The changes from the baseline to the last ordinary snapshot that will be held. They are
+    /// counted, and no archive is believed.
+    fn count_changes(&self, last: u64) -> Result<Option<ChangeSummary>, ArchiveError> {
+        let manifest = |number: u64| -> Result<SnapshotManifest, ArchiveError> {
+            match self.manifests.get(&number) {
+                Some(bytes) => Ok(parse_manifest(bytes, Path::new("meta/snapshots"))?),
+                None => {
+                    Ok(SessionDir::open(&self.root.join(&self.session))?.manifest(number)?.manifest)
+                }
+            }
+        };
+        let targets = self.targets.iter().map(|head| head.id.number());
+        let mut held: BTreeSet<u64> = self.held.iter().copied().chain(targets).collect();
+        if !held.remove(&0) {
+            return Ok(None);
+        }
+        for number in held.into_iter().rev() {
+            let newest = manifest(number)?;
+            if newest.kind == SnapshotKind::Ordinary {
+                let goes_on = || !self.progress.is_cancelled();
+                let counted = count_changes(&self.store, &manifest(0)?, &newest, goes_on)?;
+                return counted.map(Some).ok_or(ArchiveError::Cancelled);
+            }
+        }
+        let is_only_one = last == 0 && self.here.len() <= 1;
+        Ok(is_only_one.then(ChangeSummary::default))
+    }
+
     /// Makes the session under a hidden name, and gives it its own when it is complete.
-    fn make(&self, last: u64) -> Result<(), ArchiveError> {
+    fn make(&self, last: u64, changes: Option<ChangeSummary>) -> Result<(), ArchiveError> {
         let parent = Dir::open(&self.root)?;
         let hidden = layout::new_name()?;
         let made = (|| {
@@ -46,7 +77,7 @@ impl Receiver<'_> {
                 session.publish_bytes(*number, bytes)?;
             }
             let facts = self.facts.clone().ok_or_else(|| ArchiveError::corrupt("no session"))?;
-            let mut metadata = SessionMetadata { pinned: true, received: true, ..facts };
+            let mut metadata = SessionMetadata { pinned: true, received: true, changes, ..facts };
             let removed = std::mem::take(&mut metadata.removed);
             metadata.restores.clear();
             self.list(&session, &mut metadata, removed)?;
@@ -62,7 +93,7 @@ impl Receiver<'_> {
     }
 
     /// Adds snapshots to a session that is there.
-    fn complete(&self, last: u64) -> Result<(), ArchiveError> {
+    fn complete(&self, last: u64, changes: Option<ChangeSummary>) -> Result<(), ArchiveError> {
         let session = SessionDir::open(&self.root.join(&self.session))?;
         let lock = wait_for(self.progress, || session.try_lock())?;
         let _lock = lock.ok_or(ArchiveError::Cancelled)?;
@@ -101,6 +132,7 @@ impl Receiver<'_> {
         for (number, bytes) in self.manifests.range(count..).take_while(|it| *it.0 <= last) {
             session.publish_bytes(*number, bytes)?;
         }
+        metadata.changes = changes;
         let mut removed = here.removed;
         removed.extend(metadata.removed.drain(..).filter(|it| it.number >= count));
         self.list(&session, &mut metadata, removed)?;
@@ -123,7 +155,6 @@ impl Receiver<'_> {
         metadata.bytes_written = 0;
         let mut removed_now = Vec::new();
         let mut before: Option<LoadedManifest> = None;
-        let mut ends: [Option<SnapshotManifest>; 2] = [None, None];
         for number in session.manifest_numbers()? {
             let loaded = session.manifest(number)?;
             session.check_link(before.as_ref(), &loaded, metadata)?;
@@ -145,10 +176,6 @@ impl Receiver<'_> {
                     removed_at: Timestamp::now(),
                     reason: RemovalReason::NotReceived,
                 }));
-            } else if number == 0 {
-                ends[0] = Some(loaded.manifest.clone());
-            } else if loaded.manifest.kind == SnapshotKind::Ordinary {
-                ends[1] = Some(loaded.manifest.clone());
             }
             before = Some(loaded);
         }
@@ -156,12 +183,6 @@ impl Receiver<'_> {
         session.mark_removed(&metadata.removed)?;
         metadata.snapshot_count = metadata.manifest_hashes.len() as u64;
         metadata.steps.retain(|step| step.number < metadata.snapshot_count);
-        // Counted and not believed.
-        metadata.changes = match &ends {
-            [Some(first), Some(last)] => count_changes(&self.store, first, last, || true)?,
-            [Some(_), None] if metadata.snapshot_count == 1 => Some(ChangeSummary::default()),
-            _ => None,
-        };
         Ok(())
     }
 }
@@ -201,5 +222,42 @@ fn check_roots(
             path.display()
         ))),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::SessionOrigin;
+
+    #[test]
+    fn a_session_may_end_and_track_more_and_no_fact_of_it_becomes_another() {
+        let command = vec!["make".to_owned()];
+        let here = SessionMetadata::new("s".to_owned(), command, vec!["/a".into()]);
+        let ended =
+            SessionMetadata { ended: Some(here.started), exit_code: Some(0), ..here.clone() };
+        let more = vec!["/a".into(), "/b".into()];
+        let grown = SessionMetadata { tracked_paths: more, ..ended.clone() };
+        for (here, facts) in [(&here, &here), (&here, &ended), (&ended, &grown)] {
+            assert_eq!(other_fact(here, facts), None);
+        }
+        let later = here.started + jiff::SignedDuration::from_secs(1);
+        let others = [
+            (SessionMetadata { started: later, ..ended.clone() }, "its command or its begin"),
+            (SessionMetadata { command: vec![], ..ended.clone() }, "its command or its begin"),
+            (SessionMetadata { label: Some("x".into()), ..ended.clone() }, "its name or its maker"),
+            (
+                SessionMetadata { origin: SessionOrigin::AgentState, ..ended.clone() },
+                "its name or its maker",
+            ),
+            (SessionMetadata { ended: Some(later), ..ended.clone() }, "its end"),
+            (SessionMetadata { exit_code: Some(1), ..ended.clone() }, "its end"),
+            (SessionMetadata { network_events: vec![1.into()], ..ended.clone() }, "its network"),
+            (SessionMetadata { tracked_paths: vec!["/b".into()], ..ended.clone() }, "its tracked"),
+        ];
+        for (facts, words) in others {
+            let told = other_fact(&ended, &facts);
+            assert!(told.is_some_and(|told| told.starts_with(words)), "{words}: {told:?}");
+        }
     }
 }

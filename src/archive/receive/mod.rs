@@ -320,7 +320,7 @@ impl<'a> Receiver<'a> {
             let number = target.id.number();
             let bytes = self.manifests.get(&number).map(Vec::as_slice).unwrap_or_default();
             let manifest = parse_manifest(bytes, Path::new("meta/snapshot.json"))?;
-            self.needs.check_state(&self.store, target, &manifest)?;
+            self.needs.check_state(&self.store, target, &manifest, self.progress)?;
         }
         self.needs.make_midstates(&self.store, self.progress)?;
         self.progress.begin(Stage::Flush, None::<Amount>);

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use super::missing::MissingFiles;
 use crate::archive::delta::{HASH_PREFIX, LineSum};
 use crate::archive::read::ArchiveHead;
-use crate::archive::write::Walk;
+use crate::archive::write::{Walk, asking};
 use crate::archive::{ArchiveError, Short};
 use crate::manifest::{SnapshotManifest, Totals};
 use crate::object::{ContentHash, LinkGroups, Midstates, Node, RootTree, Tree};
@@ -178,6 +178,7 @@ impl Needs {
         store: &LocalStore,
         head: &ArchiveHead,
         manifest: &SnapshotManifest,
+        progress: &dyn Progress,
     ) -> Result<(), ArchiveError> {
         let (held, empty) = count(store, &head.merkle_root)?;
         // First, because a few trees can name more paths than anybody can visit.
@@ -208,7 +209,7 @@ impl Needs {
             )));
         }
         let mut sum = LineSum::default();
-        for found in Walk::of_lines(store, &head.merkle_root, empty)? {
+        for found in asking(Walk::of_lines(store, &head.merkle_root, empty)?, progress) {
             let (path, state) = found?;
             if let Node::File { hash, .. } = state.node {
                 sum.add(&encode(&path), &format!("{HASH_PREFIX}{hash}"));

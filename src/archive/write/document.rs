@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::walk::Walk;
+use super::walk::{Walk, asking};
 use crate::archive::ArchiveError;
 use crate::archive::delta::{
     DeltaEntry, DeltaEntryType, DeltaStats, HASH_PREFIX, HashLines, LineSum,
@@ -14,7 +14,8 @@ use crate::archive::name::ArchiveId;
 use crate::diff::{Difference, EntryState, differences};
 use crate::object::{ContentHash, Node};
 use crate::path_text::encode;
-use crate::store::{ObjectSource, StoreError};
+use crate::progress::Progress;
+use crate::store::ObjectSource;
 
 /// The facts of the document.
 pub(super) struct Document<'a> {
@@ -28,6 +29,7 @@ pub(super) struct Document<'a> {
     pub(super) parent_root: Option<ContentHash>,
     pub(super) state: &'a State,
     pub(super) entries: Lines,
+    pub(super) progress: &'a dyn Progress,
 }
 
 /// Lines of a list of the document.
@@ -73,11 +75,16 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn of(store: &dyn ObjectSource, root: &ContentHash) -> Result<Self, StoreError> {
+    pub(super) fn of(
+        store: &dyn ObjectSource,
+        root: &ContentHash,
+        progress: &dyn Progress,
+    ) -> Result<Self, ArchiveError> {
         let (mut sum, mut bytes) = (LineSum::default(), 0u64);
         let (mut lines, mut added) = (Lines::default(), Lines::default());
         let mut buffer = Vec::new();
-        for found in Walk::of_lines(store, root, Default::default())? {
+        let walk = Walk::of_lines(store, root, Default::default())?;
+        for found in asking(walk, progress) {
             let (path, state) = found?;
             let Some(file) = file_of(&state) else { continue };
             sum.add(&encode(&path), &format!("{HASH_PREFIX}{}", file.0));
@@ -115,7 +122,8 @@ impl Document<'_> {
         let failed = ArchiveError::Write;
         out.write_all(self.head().as_bytes()).map_err(failed)?;
         let (mut before, mut buffer) = (FIRST, Vec::new());
-        for found in Walk::of_lines(self.store, &self.merkle_root, Default::default())? {
+        let walk = Walk::of_lines(self.store, &self.merkle_root, Default::default())?;
+        for found in asking(walk, self.progress) {
             let (path, state) = found?;
             if let Some((hash, _)) = file_of(&state) {
                 hash_line(&path, &hash, &mut buffer);
@@ -140,7 +148,8 @@ impl Document<'_> {
         mut see: impl FnMut(DeltaEntry) -> io::Result<()>,
     ) -> Result<(), ArchiveError> {
         let Some(parent_root) = &self.parent_root else {
-            for found in Walk::of_paths(self.store, &self.merkle_root)? {
+            let walk = Walk::of_paths(self.store, &self.merkle_root)?;
+            for found in asking(walk, self.progress) {
                 let (path, state) = found?;
                 if let Some(file) = file_of(&state) {
                     see(entry(&path, DeltaEntryType::Added, Some(file)))
@@ -149,7 +158,8 @@ impl Document<'_> {
             }
             return Ok(());
         };
-        for found in differences(self.store, parent_root, &self.merkle_root)? {
+        let differences = differences(self.store, parent_root, &self.merkle_root)?;
+        for found in asking(differences, self.progress) {
             if let Some(entry) = entry_of(&found?) {
                 see(entry).map_err(ArchiveError::Write)?;
             }
@@ -209,4 +219,48 @@ fn write_json(value: &(impl Serialize + ?Sized), out: &mut Vec<u8>) {
 
 fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::{Attributes, RootEntry, RootTree, Tree, TreeEntry};
+    use crate::store::{MemoryStore, ObjectStore};
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// Says stop when it was asked so often.
+    struct After(u64, AtomicU64);
+
+    impl Progress for After {
+        fn advance(&self, _entries: u64, _bytes: u64) {}
+
+        fn is_cancelled(&self) -> bool {
+            self.1.fetch_add(1, Ordering::Relaxed) >= self.0
+        }
+    }
+
+    #[test]
+    fn a_walk_of_more_directories_than_anybody_can_visit_can_be_stopped() {
+        let store = MemoryStore::default();
+        let mut below = store.write(&Tree::new(Vec::new()).encode()).unwrap().hash;
+        for _ in 0..60 {
+            let entry = |name: &str| TreeEntry {
+                name: name.as_bytes().into(),
+                attributes: Attributes::default(),
+                node: Node::Directory { tree: below },
+            };
+            below = store.write(&Tree::new(vec![entry("a"), entry("b")]).encode()).unwrap().hash;
+        }
+        let top = RootEntry {
+            path: b"/top"[..].into(),
+            attributes: Attributes::default(),
+            node: Node::Directory { tree: below },
+        };
+        let root = RootTree { entries: vec![top], links: None };
+        let root = store.write(&root.encode()).unwrap().hash;
+        let stopping = After(1000, AtomicU64::new(0));
+        let stopped = State::of(&store, &root, &stopping);
+        assert!(matches!(stopped, Err(ArchiveError::Cancelled)), "{stopped:?}");
+        assert_eq!(stopping.1.into_inner(), 1001);
+    }
 }

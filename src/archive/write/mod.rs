@@ -19,7 +19,7 @@ use self::document::{Document, Lines, State, entry_of};
 use self::members::{Member, Members};
 use self::objects::Objects;
 use self::pipe::{Pipe, through_pipe};
-pub(in crate::archive) use self::walk::Walk;
+pub(in crate::archive) use self::walk::{Walk, asking};
 use super::delta::{DeltaEntryType, DeltaStats};
 use super::name::{ArchiveId, ArchiveKind, ArchiveName};
 use super::rules::{FullReason, MAX_CHAIN_DEPTH, is_mostly_changed};
@@ -118,7 +118,7 @@ impl ArchivePlan {
         let lock = wait_for(progress, || store.try_lock_for_reading())?;
         let lock = lock.ok_or(ArchiveError::Cancelled)?;
         let snapshot = session.listed_manifest(number, &metadata.manifest_hashes)?;
-        let state = State::of(&store, &snapshot.manifest.merkle_root)?;
+        let state = State::of(&store, &snapshot.manifest.merkle_root, progress)?;
         let (added, total_files) = (state.sum.count, state.sum.count);
         let mut plan = Self {
             session: session.clone(),
@@ -145,7 +145,7 @@ impl ArchivePlan {
                 return Ok(plan);
             }
         };
-        let (delta, stats, entries, bytes) = plan.compare(parent)?;
+        let (delta, stats, entries, bytes) = plan.compare(parent, progress)?;
         if is_mostly_changed(&stats) {
             plan.delta = Err(FullReason::MostChanged);
             return Ok(plan);
@@ -158,7 +158,11 @@ impl ArchivePlan {
     }
 
     /// The difference to a parent, its counts, the lines of its changes, and the bytes in them.
-    fn compare(&self, parent: Parent) -> Result<(Delta, DeltaStats, Lines, u64), ArchiveError> {
+    fn compare(
+        &self,
+        parent: Parent,
+        progress: &dyn Progress,
+    ) -> Result<(Delta, DeltaStats, Lines, u64), ArchiveError> {
         let id = ArchiveId::new(self.id.session(), parent.number)?;
         if parent.number >= self.id.number() {
             return Err(ArchiveError::ParentNotOlder { id: self.id.clone(), parent: id });
@@ -171,7 +175,8 @@ impl ArchivePlan {
             self.session.listed_manifest(parent.number, &listed)?.manifest.merkle_root;
         let mut stats = DeltaStats { total_files: self.state.sum.count, ..DeltaStats::default() };
         let (mut lines, mut buffer, mut bytes) = (Lines::default(), Vec::new(), 0);
-        for found in differences(&self.store, &parent_root, &self.snapshot.manifest.merkle_root)? {
+        let root = &self.snapshot.manifest.merkle_root;
+        for found in asking(differences(&self.store, &parent_root, root)?, progress) {
             let Some(entry) = entry_of(&found?) else { continue };
             *match entry.entry_type {
                 DeltaEntryType::Added => &mut stats.added,
@@ -248,7 +253,7 @@ impl ArchivePlan {
 
     fn write_members(&self, pipe: &mut Pipe, progress: &dyn Progress) -> Result<(), ArchiveError> {
         let mut members = Members { out: pipe };
-        self.write_meta(&mut members)?;
+        self.write_meta(&mut members, progress)?;
         let files = self.state.sum.count.min(self.stats.added + self.stats.modified);
         let expected = Amount { entries: files, bytes: self.content_bytes };
         progress.begin(Stage::ReadContents, Some(expected));
@@ -257,7 +262,11 @@ impl ArchivePlan {
         Ok(())
     }
 
-    fn write_meta<W: Write>(&self, members: &mut Members<W>) -> Result<(), ArchiveError> {
+    fn write_meta<W: Write>(
+        &self,
+        members: &mut Members<W>,
+        progress: &dyn Progress,
+    ) -> Result<(), ArchiveError> {
         let written = ArchiveError::Write;
         let dir = self.session.dir()?;
         let read = |name: &str| dir.read(name.as_bytes(), MAX_MANIFEST_BYTES);
@@ -274,6 +283,7 @@ impl ArchivePlan {
             parent_root: self.delta.as_ref().ok().map(|delta| delta.parent_root),
             state: &self.state,
             entries: self.entries,
+            progress,
         };
         let size = document.size();
         members.begin_document("meta/delta-manifest.json", size).map_err(written)?;
@@ -321,13 +331,14 @@ impl ArchivePlan {
         let mut contents = Contents::new(&self.store, progress);
         match &self.delta {
             Err(_) => {
-                for found in Walk::of_paths(&self.store, root)? {
+                for found in asking(Walk::of_paths(&self.store, root)?, progress) {
                     let (path, state) = found?;
                     write_one(members, &path, &state, &mut links, &mut contents)?;
                 }
             }
             Ok(delta) => {
-                for found in differences(&self.store, &delta.parent_root, root)? {
+                let differences = differences(&self.store, &delta.parent_root, root)?;
+                for found in asking(differences, progress) {
                     let found = found?;
                     let Some(new) = &found.new else { continue };
                     let is_same_file = match (found.old.as_deref().map(|old| &old.node), &new.node)
@@ -356,9 +367,6 @@ fn write_one<W: Write>(
     links: &mut Links<'_>,
     contents: &mut Contents<'_>,
 ) -> Result<(), ArchiveError> {
-    if contents.progress.is_cancelled() {
-        return Err(ArchiveError::Cancelled);
-    }
     let written = ArchiveError::Write;
     let name = [b"files/", path].concat();
     let none = Attributes::default();

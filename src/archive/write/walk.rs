@@ -3,12 +3,17 @@
 use std::collections::HashSet;
 use std::vec;
 
+use crate::archive::ArchiveError;
 use crate::byte_path;
 use crate::diff::EntryState;
 use crate::object::{ContentHash, Node, TreeEntry};
 use crate::path_text::encode;
+use crate::progress::Progress;
 use crate::store::{ObjectSource, StoreError, read_root_tree, read_tree};
 
+/// A few trees can name more paths than anybody can visit, so each walk is [`asking`] whether to go
+/// on.
+///
 /// A walk through the trees of a snapshot: a directory stands before what is in it. Holds the lists
 /// of the open directories alone.
 pub(in crate::archive) struct Walk<'a> {
@@ -20,6 +25,20 @@ pub(in crate::archive) struct Walk<'a> {
     levels: Vec<(Vec<u8>, vec::IntoIter<TreeEntry>)>,
     /// The directory that comes next.
     below: Option<(Vec<u8>, ContentHash)>,
+}
+
+/// The items of a walk, until the work is to stop.
+pub(in crate::archive) fn asking<T, E>(
+    items: impl Iterator<Item = Result<T, E>>,
+    progress: &dyn Progress,
+) -> impl Iterator<Item = Result<T, ArchiveError>>
+where
+    ArchiveError: From<E>,
+{
+    items.map(move |item| match progress.is_cancelled() {
+        true => Err(ArchiveError::Cancelled),
+        false => Ok(item?),
+    })
 }
 
 /// The order of a walk.

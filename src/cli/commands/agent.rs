@@ -29,15 +29,15 @@ const TOLD_HOURS: i64 = 24;
 pub(in crate::cli) enum AgentCommand {
     /// Put hooks into the configuration of coding agents, so that each tool call becomes a step
     Install(InstallArgs),
-    /// Take out of it what install put in
-    Uninstall(InstallArgs),
+    /// Take out of it what install put in: hooks, and the registration of `nono mcp`
+    Uninstall(UninstallArgs),
     /// Say which agents have hooks, and what went wrong in them
     Status(AgentStatusArgs),
 }
 
-/// Arguments of `nono agent install` and `uninstall`.
+/// Which configurations are meant.
 #[derive(Debug, Args)]
-pub(in crate::cli) struct InstallArgs {
+pub(in crate::cli) struct MeantArgs {
     /// Agents [default: those that are used here]
     #[arg(value_name = "AGENT", value_parser = client())]
     clients: Vec<Client>,
@@ -50,9 +50,26 @@ pub(in crate::cli) struct InstallArgs {
     /// Say what would change, and change nothing
     #[arg(long)]
     dry_run: bool,
+}
+
+/// Arguments of `nono agent install`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct InstallArgs {
+    #[command(flatten)]
+    meant: MeantArgs,
     /// Register `nono mcp` too: tools with which the agent looks at its own steps
     #[arg(long)]
     mcp: bool,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `nono agent uninstall`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct UninstallArgs {
+    #[command(flatten)]
+    meant: MeantArgs,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -73,8 +90,8 @@ fn client() -> impl TypedValueParser<Value = Client> {
 
 pub(in crate::cli) fn run(command: &AgentCommand, store: &StoreArgs, context: &Context) -> Outcome {
     match command {
-        AgentCommand::Install(args) => change(args, true, context),
-        AgentCommand::Uninstall(args) => change(args, false, context),
+        AgentCommand::Install(args) => change(&args.meant, Some(args.mcp), args.json, context),
+        AgentCommand::Uninstall(args) => change(&args.meant, None, args.json, context),
         AgentCommand::Status(args) => status(args, store, context),
     }
 }
@@ -85,7 +102,9 @@ struct Report {
     files: Vec<Edit>,
 }
 
-fn change(args: &InstallArgs, installs: bool, context: &Context) -> Outcome {
+/// `install`: whether the server is registered, too; `None` takes everything out.
+fn change(args: &MeantArgs, install: Option<bool>, is_json: bool, context: &Context) -> Outcome {
+    let installs = install.is_some();
     let home = home_dir()?;
     let clients = match args.clients.as_slice() {
         [] => Client::ALL
@@ -116,7 +135,8 @@ fn change(args: &InstallArgs, installs: bool, context: &Context) -> Outcome {
             Some(project) => Place::of_project(client, project)?,
             None => place_of_user(client, &home)?,
         };
-        let request = Request { client, place, program: this_program()?, with_server: args.mcp };
+        let request =
+            Request { client, place, program: this_program()?, with_server: install == Some(true) };
         let edits = match installs {
             true => plan_install(&request)?,
             false => plan_uninstall(&request)?,
@@ -132,7 +152,7 @@ fn change(args: &InstallArgs, installs: bool, context: &Context) -> Outcome {
         .iter()
         .any(|(it, edits)| it.client == Client::Codex && edits.iter().any(|edit| edit.is_change));
     let files: Vec<Edit> = planned.into_iter().flat_map(|(_, edits)| edits).collect();
-    if args.json {
+    if is_json {
         context.json(&Report { dry_run: args.dry_run, files })?;
         return Ok(0);
     }
@@ -300,7 +320,14 @@ fn status(args: &AgentStatusArgs, store: &StoreArgs, context: &Context) -> Outco
     for agent in &report.agents {
         let client = agent.client;
         let absent = if agent.present { "" } else { "  not found here" };
-        writeln!(out, "{BOLD}{client}{BOLD:#}{DIM}{absent}{DIM:#}")?;
+        let has_hooks = agent.files.iter().any(|file| {
+            file.part == Part::Hooks && (file.problem.is_some() || file.state != State::Missing)
+        });
+        let none = match agent.present && !has_hooks {
+            true => format!("  no hooks (nono agent install {client})"),
+            false => String::new(),
+        };
+        writeln!(out, "{BOLD}{client}{BOLD:#}{DIM}{absent}{none}{DIM:#}")?;
         for file in &agent.files {
             let part = match file.part {
                 Part::Hooks => "hooks",

@@ -17,6 +17,7 @@ use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::cli::retention;
+use crate::cli::shell_word::command_line;
 use crate::config::{FlagSettings, Settings};
 use crate::gc::{CleanupError, CleanupOptions, CleanupPlan, CleanupReport, Unreadable};
 use crate::path_text::Shown;
@@ -79,9 +80,11 @@ pub(in crate::cli) fn run(args: &CleanupArgs, store: &StoreArgs, context: &Conte
         && !confirm(&chosen, context)?
     {
         context.say("nothing was removed");
-        return Ok(0);
+        return Ok(1);
     }
     let described: HashMap<String, String> = chosen.iter().filter_map(described).collect();
+    let of_containers: Vec<String> =
+        chosen.iter().filter(|session| is_of_container(session)).map(SessionDir::id).collect();
     let bar = Bar::new(context, "cleaning up");
     let compact = args.compact;
     let options = CleanupOptions {
@@ -101,6 +104,12 @@ pub(in crate::cli) fn run(args: &CleanupArgs, store: &StoreArgs, context: &Conte
         context.json(&report)?;
     } else if failure.is_none() || !report.is_empty() || !report.sessions_skipped.is_empty() {
         print(&report, &described, args.all, context)?;
+    }
+    if report.sessions_removed.iter().any(|id| of_containers.contains(id)) && !args.dry_run {
+        context.say(
+            "images of their snapshots, and containers that a restore put aside, stay with the \
+             engine of containers: nono container cleanup removes the images",
+        );
     }
     if let Some(error) = failure {
         return Err(error);
@@ -137,6 +146,12 @@ fn over_limits(
     let expired = retention::expired_sessions(catalog.root(), &settings, &options);
     bar.finish();
     let expired = expired?;
+    match retention::young_sessions(catalog.root(), &settings)? {
+        0 => {}
+        1 => context.say("1 session over a limit stays: it is younger than a day"),
+        count => context
+            .say(format_args!("{count} sessions over a limit stay: they are younger than a day")),
+    }
     let mut sessions = Vec::new();
     for (session, Expired { session_id, reason }) in expired {
         let reason = retention::describe(reason, &settings);
@@ -202,9 +217,10 @@ fn choose(
         .older_than
         .map(|days| Timestamp::now() - SignedDuration::from_hours(i64::from(days) * 24));
     let keep = args.keep.unwrap_or(0);
-    let mut newer: HashMap<String, usize> = HashMap::new();
+    let mut newer: HashMap<(bool, String), usize> = HashMap::new();
     let chosen = dated.into_iter().filter(|(metadata, status, _)| {
-        let newer = newer.entry(project_of(&metadata.tracked_paths)).or_default();
+        let group = (metadata.received, project_of(&metadata.tracked_paths));
+        let newer = newer.entry(group).or_default();
         *newer += 1;
         *newer > keep
             && oldest.is_none_or(|oldest| metadata.started < oldest)
@@ -239,9 +255,10 @@ fn confirm(chosen: &[SessionDir], context: &Context) -> Result<bool, CliError> {
     };
     if !context.stdin_is_terminal {
         let message = format!(
-            "nothing was removed: {sessions} would be, and there is nobody to ask.{pinned}"
+            "nothing was removed: cleanup asks first whether {sessions} may go, and this is no \
+             terminal.{pinned}"
         );
-        return Err(CliError::failed(message).with_hint("--yes removes, --dry-run only looks"));
+        return Err(CliError::usage(message).with_hint("--yes removes, --dry-run only looks"));
     }
     context.confirm(&format!(
         "remove {sessions}? They cannot be undone or looked at any more.{pinned}"
@@ -293,6 +310,10 @@ fn clean_roots(
     Ok(())
 }
 
+fn is_of_container(session: &SessionDir) -> bool {
+    session.metadata().is_ok_and(|metadata| metadata.origin == SessionOrigin::Container)
+}
+
 /// A session's id, and its project and command, as long as it is there.
 fn described(session: &SessionDir) -> Option<(String, String)> {
     let metadata = session.metadata().ok()?;
@@ -302,7 +323,7 @@ fn described(session: &SessionDir) -> Option<(String, String)> {
     };
     let command = match metadata.command.is_empty() {
         true => String::new(),
-        false => format!(": {}", Shown::bytes(metadata.command.join(" ").as_bytes())),
+        false => format!(": {}", Shown::bytes(command_line(&metadata.command).as_bytes())),
     };
     Some((session.id(), format!("{project}{command}")))
 }

@@ -15,6 +15,8 @@ use crate::cli::Outcome;
 use crate::cli::args::{CaptureArgs, LimitArgs, StoreArgs, ThreadArgs, surroundings};
 use crate::cli::context::{Context, DIM};
 use crate::cli::error::CliError;
+#[cfg(feature = "archive")]
+use crate::cli::sealing::Target;
 use crate::cli::signals::{self, Taken};
 use crate::config::{
     CONTAINERS_PREFIX, ConfigFile, ContainerLimits, FlagSettings, Origin, Setting, Settings,
@@ -154,6 +156,13 @@ fn set(args: &SetArgs, context: &Context) -> Outcome {
         true => ContainerLimits::list(&surroundings)?,
         false => Settings::load(&surroundings, &FlagSettings::default())?.list(),
     };
+    #[cfg(feature = "archive")]
+    for name in args.value.iter().filter(|name| key == "push_after_run" && !name.is_empty()) {
+        if !Target::is_meant_by(name)? {
+            let name = Shown::bytes(name.as_bytes());
+            context.warn(format_args!("there is no remote {name} yet: nono remote add {name} URL"));
+        }
+    }
     for setting in settings.iter().filter(|setting| setting.key == key) {
         context.say(format_args!("{}: {}", Shown::path(&file.path), line(setting)));
         if setting.origin == Origin::Environment {
@@ -186,6 +195,10 @@ fn edit(context: &Context) -> Outcome {
             ConfigFile::check(&copy, &after).map_err(|error| kept(error.into()))?;
             file.save(&after).map_err(|error| kept(error.into()))?;
             context.say(format_args!("{shown} was changed"));
+        }
+        Err(error) if ConfigFile::text_of(&copy).is_ok_and(|text| text == before) => {
+            ConfigFile::discard(&copy)?;
+            return Err(error.leaving(&format!("{shown} was not changed")));
         }
         Err(error) => return Err(kept(error)),
     }

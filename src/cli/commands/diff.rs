@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
@@ -33,7 +33,7 @@ use crate::sys;
 pub(in crate::cli) struct DiffArgs {
     /// The older state (ID, ID/N or `now`), the newer one, and paths to which it is limited. A
     /// single session is compared from its baseline to its last snapshot [default: the last
-    /// session]
+    /// session; with a single snapshot so far, compared with now]
     #[arg(value_name = "A [B] | PATH")]
     words: Vec<OsString>,
     /// Only these paths, also where they look like an id
@@ -248,22 +248,47 @@ fn write(
         }
         DiffStyle::Stat => {
             let width = context.width().unwrap_or(80);
-            write_stat(&mut out, differences, &options, width.into())?;
+            // A touched file is no change.
+            let is_named = |found: &&Difference| context.is_verbose || !found.is_touched();
+            let named: Vec<_> = differences.iter().filter(is_named).cloned().collect();
+            write_stat(&mut out, &named, &options, width.into())?;
+            match differences.len() - named.len() {
+                0 => {}
+                1 => context.say("1 file touched (-v names it)"),
+                count => context.say(format_args!("{count} files touched (-v names them)")),
+            }
         }
-        DiffStyle::Names { zero } => write_names(&mut out, differences, zero)?,
+        DiffStyle::Names { zero } => write_names(&mut out, differences, roots, zero)?,
     }
     Ok(out.flush()?)
+}
+
+/// The way to a path from a directory of the same project.
+fn relative(path: &Path, from: &Path) -> PathBuf {
+    let above = from.ancestors().position(|above| path.starts_with(above)).unwrap_or(0);
+    let shared = from.ancestors().nth(above).unwrap_or(Path::new("/"));
+    let inside = path.strip_prefix(shared).unwrap_or(path);
+    let way: PathBuf = std::iter::repeat_n("..", above).collect();
+    let way = way.join(inside);
+    if way.as_os_str().is_empty() { PathBuf::from(".") } else { way }
 }
 
 /// The paths that changed, as another command takes them from here.
 fn write_names(
     out: &mut dyn Write,
     differences: &[Difference],
+    roots: &[PathBuf],
     zero: bool,
 ) -> Result<(), CliError> {
     let current_dir = sys::current_dir()?;
     for difference in differences.iter().filter(|found| found.change_type().is_some()) {
-        let path = typed_here(to_path(&difference.path), &current_dir);
+        let path = to_path(&difference.path);
+        let root =
+            roots.iter().find(|root| current_dir.starts_with(root) && path.starts_with(root));
+        let path = match root {
+            Some(_) => relative(path, &current_dir),
+            None => typed_here(path, &current_dir).to_owned(),
+        };
         let path = path.as_os_str().as_bytes();
         if zero {
             out.write_all(path)?;

@@ -8,16 +8,14 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::error::CliError;
 use crate::history::{forms_of, recorded_form};
-use crate::session::{Catalog, CatalogError, Purpose, SnapshotId};
+use crate::layout::LATEST;
+use crate::session::{Catalog, CatalogError, Purpose, SessionStatus, SnapshotId};
 use crate::snapshot::{LiveState, SessionDir, SnapshotKind, SnapshotManager, SnapshotManifest};
 use crate::store::{LocalStore, ObjectSource};
 use crate::sys;
 
 /// The word for the state on the disk.
 const NOW: &str = "now";
-/// The default state.
-const LATEST: &str = "latest";
-
 /// A state, as it was named.
 #[derive(Debug)]
 pub(super) enum Named {
@@ -71,7 +69,11 @@ impl Words {
             Ok((session, number)) => Ok(Some(Named::Snapshot { session, number })),
             Err(_) if is_there => Ok(None),
             // It may be the name of something that only snapshots have.
-            Err(error @ (CatalogError::NotFound { .. } | CatalogError::Empty { .. })) => {
+            Err(
+                error @ (CatalogError::NotFound { .. }
+                | CatalogError::Empty { .. }
+                | CatalogError::OnlyReceived { .. }),
+            ) => {
                 self.doubt.get_or_insert(error);
                 Ok(None)
             }
@@ -106,7 +108,8 @@ pub(super) enum State {
 }
 
 impl Sides {
-    /// The meaning of these names: none is the last session, one session its baseline and its last
+    /// The meaning of these names: none is the last session (with one snapshot, as long as it is open:
+    /// the snapshot and now), one session its baseline and its last
     /// snapshot, `now` alone the last snapshot and now.
     pub(super) fn of(states: Vec<Named>, catalog: &Catalog) -> Result<Self, CliError> {
         let mut states = states.into_iter();
@@ -114,7 +117,13 @@ impl Sides {
         let (old, new) = match (states.next(), states.next()) {
             (None, _) => {
                 let session = latest()?;
-                (State::first(&session)?, State::last(&session)?)
+                let is_open =
+                    SessionStatus::of(&session, &session.metadata()?)? == SessionStatus::Open;
+                // Of a session that has one state so far, the other one is there now.
+                match is_open && session.snapshot_numbers()?.len() == 1 {
+                    true => (State::first(&session)?, State::now(&session)?),
+                    false => (State::first(&session)?, State::last(&session)?),
+                }
             }
             (Some(Named::Snapshot { session, number }), None) => {
                 (State::numbered_or_first(&session, number)?, State::last(&session)?)

@@ -17,6 +17,7 @@ use crate::cli::context::{BOLD, Context, DIM, RED, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::{Palette, byte_size, columns, project_name, relative_time, summary_line};
+use crate::cli::shell_word::command_line;
 use crate::gc::{CleanupOptions, SessionHoldings};
 use crate::path_text::Shown;
 use crate::session::{SessionStatus, SessionSummary};
@@ -217,7 +218,9 @@ fn print(
     let home = real_home();
     context.page();
     let mut out = context.out();
-    writeln!(out, "[nono] {} session(s)", counts.values().sum::<usize>())?;
+    let count = counts.values().sum::<usize>();
+    let plural = if count == 1 { "" } else { "s" };
+    writeln!(out, "{count} session{plural}")?;
     for (project, rows) in &projects {
         let count = counts.get(project).copied().unwrap_or(rows.len());
         let name = project_name(&rows[0].session.tracked_paths, home.as_deref());
@@ -298,7 +301,7 @@ fn labels(session: &SessionSummary) -> String {
 
 /// The command in one line, safe for a terminal and not too long.
 pub(in crate::cli) fn command(session: &SessionSummary) -> String {
-    let command = session.command.join(" ");
+    let command = command_line(&session.command);
     let shown = if command.is_empty() {
         "(snapshot)".into()
     } else {

@@ -12,7 +12,7 @@ use super::list::command;
 use super::show::compared;
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
-use crate::cli::context::{BOLD, Context, DIM, GREEN, RED};
+use crate::cli::context::{BOLD, Context, DIM, GREEN, RED, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::past::{Past, name_damaged};
 use crate::cli::render::{
@@ -243,6 +243,13 @@ fn change(version: &Version, path: &Path, past: &Past) -> Result<String, CliErro
         let changes: Vec<Change> = differences.iter().filter_map(Difference::change).collect();
         return Ok(summary_line(&ChangeSummary::of(&changes), &Palette::coloured()));
     }
+    if let [Some(before), Some(state)] = states
+        && before.node == state.node
+        && before.attributes.mode != state.attributes.mode
+    {
+        let (old, new) = (before.attributes.mode, state.attributes.mode);
+        return Ok(format!("mode {old:o} → {new:o}"));
+    }
     Ok(version.size_delta().map_or(String::new(), size_delta))
 }
 
@@ -402,7 +409,9 @@ fn print_session(
     let failed = exit_code.filter(|code| *code != 0);
     let failed = failed.map_or(String::new(), |code| format!("  {RED}exit {code}{RED:#}"));
     let command = command(summary);
-    writeln!(out, "{BOLD}{session_id}{BOLD:#}  {time}{failed}  {command}")?;
+    let undone = summary.undone_word();
+    let undone = undone.map_or(String::new(), |word| format!("  {YELLOW}{word}{YELLOW:#}"));
+    writeln!(out, "{BOLD}{session_id}{BOLD:#}  {time}{failed}{undone}  {command}")?;
     let palette = Palette::coloured();
     writeln!(out, "  {}", summary_line(&ChangeSummary::of(changed), &palette))?;
     // Changes in a repository are counted above.

@@ -168,7 +168,9 @@ pub(in crate::cli) fn run(args: &MountArgs, store: &StoreArgs, context: &Context
     }
     let begun: Report = background::start()?;
     report(&begun, args.json, context)?;
-    context.say(format_args!("unmount it: nono umount {}", Shown::path(&begun.directory)));
+    if !args.json {
+        context.say(format_args!("unmount it: nono umount {}", Shown::path(&begun.directory)));
+    }
     Ok(0)
 }
 

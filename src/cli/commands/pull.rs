@@ -25,11 +25,12 @@ pub(in crate::cli) struct PullArgs {
     /// Pull all sessions of the remote
     #[arg(long)]
     all: bool,
-    #[command(flatten)]
-    unseal: UnsealArgs,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
+    // A heading is that of all that follows.
+    #[command(flatten)]
+    unseal: UnsealArgs,
 }
 
 #[derive(Serialize)]

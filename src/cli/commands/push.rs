@@ -18,7 +18,7 @@ use crate::path_text::Shown;
 use crate::progress::Progress;
 use crate::remote::{
     PushFailure, PushOutcome, PushRequest, PushedSnapshot, RemoteError, forget_failure,
-    note_failure, push, snapshots_to_push,
+    note_failure, push, snapshots_to_push, unpushed,
 };
 use crate::session::{Purpose, SnapshotId};
 use crate::snapshot::SessionDir;
@@ -39,11 +39,12 @@ pub(in crate::cli) struct PushArgs {
     /// Push all steps of agents, and not only the last one of each prompt
     #[arg(long)]
     steps: bool,
-    #[command(flatten)]
-    seal: SealArgs,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
+    // A heading is that of all that follows.
+    #[command(flatten)]
+    seal: SealArgs,
 }
 
 #[derive(Serialize)]
@@ -70,28 +71,63 @@ pub(in crate::cli) fn run(args: &PushArgs, store: &StoreArgs, context: &Context)
     }
     // Nobody reads what it says: a note remains.
     after_run::detach();
-    let outcome = run_here(args, store, context);
-    let (remote, session_id) = match args.words.as_slice() {
-        [remote, session, ..] => (remote.clone(), session.clone()),
-        _ => return outcome,
+    let [remote, session_id] = args.words.as_slice() else {
+        return run_here(args, store, context);
     };
-    let reason = match &outcome {
-        Ok(0) => return outcome,
-        Ok(_) => "a part of it failed; `nono push` says more".to_owned(),
-        Err(error) => error.to_string(),
+    let root = store.catalog()?.root().to_owned();
+    // What could not be pushed before goes along.
+    let earlier = unpushed(remote, &root).into_iter().filter(|id| {
+        let is_there = SessionDir::open(&root.join(id)).is_ok();
+        if !is_there {
+            forget_failure(remote, id);
+        }
+        is_there && id != session_id
+    });
+    let words = [remote.clone(), session_id.clone()].into_iter().chain(earlier).collect();
+    let note = |session_id: &str, reason: &str| {
+        let (remote, session_id) = (remote.clone(), session_id.to_owned());
+        let (root, reason) = (root.clone(), reason.to_owned());
+        let at = Timestamp::now();
+        note_failure(&PushFailure { remote, session_id, root, at, reason })
     };
-    let failure = PushFailure { remote, session_id, at: Timestamp::now(), reason };
-    if let Err(error) = note_failure(&failure) {
-        context.error(&error.into());
+    match push_words(args, words, store, context) {
+        Ok(report) => {
+            for Failed { session_id, error } in &report.failed {
+                note(session_id, error)?;
+            }
+            Ok(u8::from(!report.failed.is_empty()))
+        }
+        Err(error) => {
+            note(session_id, &error.to_string())?;
+            Err(error)
+        }
     }
-    outcome
 }
 
 fn run_here(args: &PushArgs, store: &StoreArgs, context: &Context) -> Outcome {
+    let report = push_words(args, args.words.clone(), store, context)?;
+    if args.json {
+        context.json(&report)?;
+    } else {
+        tell(&report, context);
+    }
+    for Failed { session_id, error } in &report.failed {
+        context.error(&CliError::failed(format!("session {session_id} is not pushed: {error}")));
+    }
+    Ok(u8::from(!report.failed.is_empty()))
+}
+
+/// Pushes what `words` name. What fails of one session keeps no other one.
+fn push_words(
+    args: &PushArgs,
+    words: Vec<String>,
+    store: &StoreArgs,
+    context: &Context,
+) -> Result<Report, CliError> {
     let catalog = store.catalog()?;
-    let (remote, ids) = match args.words.split_first() {
+    let (remote, ids) = match words.split_first() {
         Some((first, ids)) if Target::is_meant_by(first)? => (Some(first.as_str()), ids),
-        _ => (None, args.words.as_slice()),
+        _ => (None, words.as_slice()),
     };
     let target = Target::find(remote)?;
     let encryption = match (args.seal.encryption()?, &target.encryption) {
@@ -143,6 +179,7 @@ fn run_here(args: &PushArgs, store: &StoreArgs, context: &Context) -> Outcome {
         });
         report.snapshots.extend(pushed);
         match done {
+            Ok(()) if number.is_none() => forget_failure(&report.remote, &session.id()),
             Ok(()) => {}
             Err(error) if error.is_cancelled() => {
                 bar.finish();
@@ -160,18 +197,7 @@ fn run_here(args: &PushArgs, store: &StoreArgs, context: &Context) -> Outcome {
         }
     }
     bar.finish();
-    if report.failed.is_empty() {
-        forget_failure(&report.remote);
-    }
-    if args.json {
-        context.json(&report)?;
-    } else {
-        tell(&report, context);
-    }
-    for Failed { session_id, error } in &report.failed {
-        context.error(&CliError::failed(format!("session {session_id} is not pushed: {error}")));
-    }
-    Ok(u8::from(!report.failed.is_empty()))
+    Ok(report)
 }
 
 fn tell(report: &Report, context: &Context) {

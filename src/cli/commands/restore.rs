@@ -12,9 +12,10 @@ use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::cli::restoring::{ConflictArgs, PartArgs, Restoring, name_unstable};
+use crate::cli::shell_word::shell_word;
 use crate::path_text::Shown;
-use crate::restore::{CopyReport, KeepBefore, RestoreError};
-use crate::session::{Catalog, Purpose, SnapshotId};
+use crate::restore::{CopyOptions, CopyReport, KeepBefore, RestoreError};
+use crate::session::{Catalog, CatalogError, Purpose, SnapshotId};
 use crate::snapshot::SessionDir;
 use crate::sys;
 
@@ -36,7 +37,8 @@ pub(in crate::cli) struct RestoreArgs {
     /// Number of the snapshot to bring back [default: 0, the baseline]
     #[arg(long, value_name = "N")]
     snapshot: Option<u64>,
-    /// Write a copy into this directory instead; the original paths are not touched
+    /// Write a copy into this directory instead; the original paths are not touched. With --force it
+    /// overwrites what exists there
     #[arg(long, value_name = "DIR", conflicts_with_all = ["dry_run", "keep_newer", "only"])]
     to: Option<PathBuf>,
     #[command(flatten)]
@@ -45,6 +47,10 @@ pub(in crate::cli) struct RestoreArgs {
     /// no snapshot holds is gone then
     #[arg(long, conflicts_with = "to")]
     no_safety_snapshot: bool,
+    /// Of a session that an archive brought: also restore setuid, setgid and file capabilities.
+    /// Whoever wrote the archive chose them
+    #[arg(long)]
+    with_privileges: bool,
     /// Only say what would change
     #[arg(long)]
     dry_run: bool,
@@ -56,6 +62,16 @@ pub(in crate::cli) struct RestoreArgs {
 }
 
 impl RestoreArgs {
+    /// The first word, if it is a path and stands where an id does.
+    fn path_for_id(&self) -> Option<String> {
+        let SnapshotId { session, snapshot } = &self.id;
+        let word =
+            snapshot.as_ref().map_or(session.clone(), |inside| format!("{session}/{inside}"));
+        let path = sys::plain_absolute(Path::new(&word), &sys::current_or_former_dir().ok()?);
+        let is_there = !matches!(sys::kind_of(&path), Ok(None));
+        shell_word(Path::new(&word)).filter(|_| is_there)
+    }
+
     /// Whether it adds to the session: a safety snapshot, and the journal.
     pub(in crate::cli) fn writes_store(&self) -> bool {
         !self.dry_run && self.to.is_none()
@@ -64,7 +80,12 @@ impl RestoreArgs {
 
 pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Context) -> Outcome {
     let catalog = store.catalog()?;
-    let (session, named) = catalog.find_snapshot_from(&args.id, Purpose::Restoring)?;
+    let found = catalog.find_snapshot_from(&args.id, Purpose::Restoring);
+    let (session, named) = found.map_err(|error| match (&error, args.path_for_id()) {
+        (CatalogError::NotFound { .. }, Some(path)) => CliError::from(error)
+            .with_hint(format!("a path comes second: nono rollback restore latest {path}")),
+        _ => CliError::from(error),
+    })?;
     let number = match (args.snapshot, named) {
         (Some(a), Some(b)) if a != b => {
             return Err(CliError::usage(format!(
@@ -83,13 +104,18 @@ pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Conte
         }
         let bar = Bar::new(context, "restoring");
         let manager = work.manager.clone().with_progress(bar.clone());
-        let selection = &work.options.selection;
-        let copied = manager.copy_out(number, &to, selection, args.conflicts.force);
+        let options = CopyOptions {
+            selection: work.options.selection.clone(),
+            overwrite: args.conflicts.force,
+            with_privileges: args.with_privileges,
+        };
+        let copied = manager.copy_out(number, &to, &options);
         bar.finish();
         return print_copy(&copied?, args.json, context);
     }
     work.options.on_conflict = args.conflicts.on_conflict();
     work.options.keep_commits = args.conflicts.keep_commits;
+    work.options.with_privileges = args.with_privileges;
     work.force = args.conflicts.force;
     work.is_for_program = args.json;
     if args.no_safety_snapshot {

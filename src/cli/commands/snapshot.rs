@@ -347,15 +347,18 @@ pub(in crate::cli) fn report_missing(
         .filter(|left| !known.contains(left.path.as_path()) && !is_said(&left.path))
         .collect();
     if let Some(first) = problems.first() {
-        let path = Shown::path(&first.path);
-        let others = match problems.len() {
-            1 => String::new(),
-            count => format!(" and {} more", count - 1),
+        let path = Shown::path(&first.path).to_string();
+        // The answer of the system names it.
+        let reason = first.reason.to_string();
+        let first = match reason.contains(&path) {
+            true => reason,
+            false => format!("{path} ({reason})"),
         };
-        context.warn(format_args!(
-            "not captured: {path}{others} ({}); a restore will leave them as they are",
-            first.reason
-        ));
+        let others = match problems.len() {
+            1 => "; a restore will leave it as it is".to_owned(),
+            count => format!(", and {} more; a restore will leave them as they are", count - 1),
+        };
+        context.warn(format_args!("not captured: {first}{others}"));
     }
 }
 

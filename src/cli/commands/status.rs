@@ -50,7 +50,7 @@ struct Report {
     interrupted: Interrupted,
     /// What went wrong in hooks of agents in the last day.
     mishaps: Vec<Mishap>,
-    /// Pushes after a run that failed, with no later one that succeeded.
+    /// Pushes after a run that failed, of sessions that no later one sent.
     #[cfg(feature = "archive")]
     failed_pushes: Vec<crate::remote::PushFailure>,
     /// Sessions that cannot be read.
@@ -236,9 +236,10 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
                 let (git, files): (Vec<_>, Vec<_>) =
                     changes.iter().cloned().partition(Change::is_in_git);
                 if !files.is_empty() {
-                    write_preview(&mut out, &files, &session.tracked_paths)?;
-                }
-                if !git.is_empty() {
+                    let sum = summary_line(&ChangeSummary::of(changes), &palette);
+                    let sum = Some(sum).filter(|_| changes.len() > 1);
+                    write_preview(&mut out, &files, sum.as_deref(), &session.tracked_paths)?;
+                } else if !git.is_empty() {
                     writeln!(out, "{}", summary_line(&ChangeSummary::of(&git), &palette))?;
                 }
             }
@@ -275,13 +276,8 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
         writeln!(out, "{YELLOW}a hook of {client} failed{YELLOW:#}: {what}  (nono agent status)")?;
     }
     #[cfg(feature = "archive")]
-    for failure in &report.failed_pushes {
-        let [remote, id, reason] = [&failure.remote, &failure.session_id, &failure.reason]
-            .map(|text| Shown::bytes(text.as_bytes()));
-        writeln!(
-            out,
-            "{YELLOW}{id} was not pushed{YELLOW:#} to {remote}: {reason}  (nono push {remote} {id})"
-        )?;
+    for (found, advice) in crate::cli::after_run::told(&report.failed_pushes) {
+        writeln!(out, "{YELLOW}{found}{YELLOW:#}  ({advice})")?;
     }
     for id in &report.unreadable {
         writeln!(out, "cannot be read: {id}  (nono rollback verify {id})")?;

@@ -4,6 +4,7 @@
 //! sessions themselves (`session::History`), so `undo` again means the one before. A first word that
 //! names a session, and nothing on the disk, means that session instead.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -16,17 +17,17 @@ use crate::cli::args::named_project;
 use crate::cli::args::{Rollback, StoreArgs, ThreadArgs};
 use crate::cli::context::{BOLD, Context};
 use crate::cli::error::CliError;
-use crate::cli::render::relative_time;
-use crate::cli::repositories::Repositories;
+use crate::cli::render::{Palette, relative_time};
+use crate::cli::repositories::{Repositories, repository_line};
 use crate::cli::restoring::{
     AskedBy, ConflictArgs, PartArgs, Restoring, answers, command, inverted, print_outcome,
     write_preview,
 };
-use crate::diff::Comparison;
+use crate::cli::shell_word::shell_word;
+use crate::diff::Change;
+use crate::layout::LATEST;
 use crate::restore::RestoreReport;
-use crate::session::{
-    Catalog, CatalogError, History, LATEST, Place, Purpose, SessionSummary, SnapshotId,
-};
+use crate::session::{Catalog, CatalogError, History, Place, Purpose, SessionSummary, SnapshotId};
 use crate::snapshot::{SessionDir, SessionOrigin, SnapshotKind};
 use crate::sys;
 
@@ -113,11 +114,33 @@ impl UndoArgs {
         Ok(word.to_str().filter(|_| !is_there))
     }
 
+    /// An error about a place, with the way to the project in which the first path lies.
+    fn elsewhere(&self, error: CliError, catalog: &Catalog) -> CliError {
+        let project = || {
+            let path = self.part.paths.first()?;
+            let path = sys::plain_absolute(path, &sys::current_or_former_dir().ok()?);
+            let directory = sys::real_or_future_path(&path);
+            let place = Place { directory, purpose: Purpose::Restoring };
+            let session = catalog.find_here(&place).ok()?;
+            let tracked = SessionSummary::of(&session).ok()?.tracked_paths;
+            let project = tracked.into_iter().find(|root| place.directory.starts_with(root))?;
+            let inside = match place.directory.strip_prefix(&project).ok()? {
+                inside if inside.as_os_str().is_empty() => String::new(),
+                inside => format!(" {}", shell_word(inside)?),
+            };
+            Some(format!("cd {} && nono undo{inside}", shell_word(&project)?))
+        };
+        match project() {
+            Some(command) => error.with_hint(command),
+            None => error,
+        }
+    }
+
     fn refuse_without_terminal(&self, context: &Context) -> Result<(), CliError> {
         if !self.asks() || answers(self.json, context) {
             return Ok(());
         }
-        Err(CliError::usage("there is no terminal to ask on whether to undo")
+        Err(CliError::usage("nothing was changed: undo asks first, and this is no terminal")
             .with_hint("--yes undoes without a question, --dry-run says what would be undone"))
     }
 
@@ -163,7 +186,8 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
     if let Some(session) = args.session_by_id(&catalog)? {
         return undo_named(args, &session, &catalog, context);
     }
-    let history = History::read(&catalog, &Place::current(Purpose::Restoring)?)?;
+    let history = History::read(&catalog, &Place::current(Purpose::Restoring)?)
+        .map_err(|error| args.elsewhere(error.into(), &catalog))?;
     args.refuse_without_terminal(context)?;
     // Paths that none of the sessions knows.
     let mut unknown = None;
@@ -186,7 +210,7 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
     let Some(error) = unknown else { return Err(nothing_left(&history)) };
     match args.session_by_name(&catalog)? {
         Some(session) => undo_named(args, &session, &catalog, context),
-        None => Err(error),
+        None => Err(args.elsewhere(error, &catalog)),
     }
 }
 
@@ -316,10 +340,21 @@ fn undo(
 
 /// Shows what the session did, each repository as one thing.
 fn preview(plan: &RestoreReport, roots: &[PathBuf], context: &Context) -> Result<(), CliError> {
+    let mut out = context.out_long();
     let repositories = Repositories::restored(&plan.repositories, roots);
-    let comparison = Comparison { changes: plan.changes.clone(), touched: Vec::new() };
-    let changes = inverted(&repositories.collapsed(comparison).changes);
-    write_preview(&mut context.out_long(), &changes, roots)
+    let palette = Palette::coloured();
+    let inverted = inverted(&plan.changes);
+    let sum = repositories.summary(&inverted, &plan.touched, &palette);
+    let files: Vec<Change> = repositories.outside(&inverted).into_iter().cloned().collect();
+    if inverted.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "what it did: {sum}")?;
+    write_preview(&mut out, &files, None, roots)?;
+    for line in repositories.lines() {
+        writeln!(out, "{}", repository_line(&line, &palette))?;
+    }
+    Ok(out.flush()?)
 }
 
 /// Says which session is meant.

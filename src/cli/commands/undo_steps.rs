@@ -85,8 +85,10 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
     let session = catalog.find_from(id, Purpose::Restoring)?;
     let number = number.map_or_else(|| last_of(&session, prompt.is_some()), Ok)?;
     if args.asks() && !answers(args.json, context) {
-        return Err(CliError::usage("there is no terminal to ask on whether to undo")
-            .with_hint("--yes undoes without a question, --dry-run says what would be undone"));
+        return Err(CliError::usage(
+            "nothing was changed: undo asks first, and this is no terminal",
+        )
+        .with_hint("--yes undoes without a question, --dry-run says what would be undone"));
     }
     let mut work = Restoring::new(&catalog, &session, 0, &args.threads, context)?;
     if to_step.is_some() {

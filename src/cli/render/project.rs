@@ -10,9 +10,14 @@ const NAMED: usize = 3;
 /// The tracked paths in one line, safe for a terminal; `~` stands for the home directory, which is
 /// given without symlinks.
 pub fn project_name(tracked_paths: &[PathBuf], home: Option<&Path>) -> String {
-    let mut names: Vec<_> =
-        tracked_paths.iter().take(NAMED).map(|path| short(path, home)).collect();
-    if let more @ 1.. = tracked_paths.len().saturating_sub(NAMED) {
+    // A linked worktree has its branch and its index in the repository, which is no place of work.
+    let is_work = |path: &&PathBuf| !path.iter().any(|name| name == ".git");
+    let mut named: Vec<&PathBuf> = tracked_paths.iter().filter(is_work).collect();
+    if named.is_empty() {
+        named = tracked_paths.iter().collect();
+    }
+    let mut names: Vec<_> = named.iter().take(NAMED).map(|path| short(path, home)).collect();
+    if let more @ 1.. = named.len().saturating_sub(NAMED) {
         names.push(format!("{more} more"));
     }
     match names.split_last() {
@@ -52,5 +57,8 @@ mod tests {
         assert_eq!(name(1), "/a");
         assert_eq!(name(2), "/a and /b");
         assert_eq!(name(5), "/a, /b, /c and 2 more");
+        let linked = ["/r/.git/refs/heads/x", "/r/.git/worktrees/w", "/w"].map(PathBuf::from);
+        assert_eq!(project_name(&linked, None), "/w");
+        assert_eq!(project_name(&linked[..1], None), "/r/.git/refs/heads/x");
     }
 }

@@ -6,6 +6,7 @@ use super::answers;
 use crate::cli::args::named_project;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
+use crate::cli::shell_word::command_line;
 use crate::path_text::Shown;
 use crate::restore::Selection;
 use crate::session::{Catalog, SessionSummary, running_on};
@@ -50,7 +51,7 @@ pub(super) fn is_allowed(
 
 /// The command of a session as a person typed it, in one line.
 pub(in crate::cli) fn command(session: &SessionSummary) -> String {
-    format!("`{}`", Shown::bytes(session.command.join(" ").as_bytes()))
+    format!("`{}`", Shown::bytes(command_line(&session.command).as_bytes()))
 }
 
 /// The paths that the restore may touch, as paths that contain all of them.

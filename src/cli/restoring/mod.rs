@@ -35,11 +35,10 @@ pub(in crate::cli) use ways::{Ways, is_meant_here, ways};
 /// The treatment of later changes.
 #[derive(Debug, Default, Args)]
 pub(in crate::cli) struct ConflictArgs {
-    /// Undo later changes as well, and also while a run is at work; with restore --to, overwrite
-    /// what exists
+    /// Undo later changes as well, and also while a run is at work
     #[arg(long, conflicts_with = "keep_newer")]
     pub(in crate::cli) force: bool,
-    /// Leave paths alone that were changed after the session
+    /// Leave paths alone that were changed later
     #[arg(long)]
     pub(in crate::cli) keep_newer: bool,
     /// Restore files alone: commits, branches and the index of git repositories stay as they are

@@ -28,18 +28,19 @@ pub(in crate::cli) fn inverted(changes: &[Change]) -> Vec<Change> {
     changes.iter().map(invert).collect()
 }
 
-/// Writes changes, one in a line, or a line for each directory, and their sum.
+/// Writes changes, one in a line, or a line for each directory, and their sum, if one is given.
 pub(in crate::cli) fn write_preview(
     out: &mut impl Write,
     changes: &[Change],
+    sum: Option<&str>,
     roots: &[PathBuf],
 ) -> Result<(), CliError> {
     let palette = Palette::coloured();
     for line in lines(changes, roots, &palette) {
         writeln!(out, "{line}")?;
     }
-    if changes.len() > 1 {
-        writeln!(out, "{}", summary_line(&ChangeSummary::of(changes), &palette))?;
+    if let Some(sum) = sum {
+        writeln!(out, "{sum}")?;
     }
     Ok(out.flush()?)
 }

@@ -5,6 +5,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use super::preview::write_preview;
 use crate::cli::args::named_project;
 use crate::cli::commands::snapshot::NAMED_UNSTABLE;
 use crate::cli::context::{BOLD, Context, YELLOW};
@@ -92,7 +93,7 @@ pub(in crate::cli) fn print_outcome(
         }
         context.say(refused);
         let kept = match report.keep_before {
-            KeepBefore::Snapshot => "they are kept in a safety snapshot, or left as they are",
+            KeepBefore::Snapshot => "a snapshot is taken first: nono redo brings them back",
             KeepBefore::Nothing => "they are not kept",
         };
         context.say(format_args!("  undo them too:        --force ({kept})"));
@@ -214,21 +215,35 @@ fn say_spared(spared: &[PathBuf], roots: &[PathBuf], context: &Context) {
     if spared.is_empty() {
         return;
     }
-    let inside = |path: &PathBuf| {
-        roots.iter().find_map(|root| path.strip_prefix(root).ok().map(Path::to_owned))
+    let shown = |path: &Path| {
+        let inside = roots.iter().find_map(|root| path.strip_prefix(root).ok());
+        Shown::path(inside.filter(|path| !path.as_os_str().is_empty()).unwrap_or(path)).to_string()
     };
-    let named = spared.iter().take(context.at_most(NAMED));
-    let named: Vec<_> = named
-        .map(|path| Shown::path(&inside(path).unwrap_or_else(|| path.clone())).to_string())
-        .collect();
-    let others = match spared.len() - named.len() {
+    const WHAT: &str = "changed later, and not by the session, so it stays:";
+    if context.is_verbose {
+        context.say(WHAT);
+        spared.iter().for_each(|path| context.say(format_args!("  {}", shown(path))));
+        return;
+    }
+    // A directory stands for all in it.
+    let mut outermost: Vec<(&Path, usize)> = Vec::new();
+    for path in spared {
+        match outermost.last_mut() {
+            Some((above, inside)) if path.starts_with(*above) => *inside += 1,
+            _ => outermost.push((path, 0)),
+        }
+    }
+    let named = outermost.iter().take(NAMED).map(|(path, inside)| match inside {
+        0 => shown(path),
+        1 => format!("{} (with 1 path in it)", shown(path)),
+        count => format!("{} (with {count} paths in it)", shown(path)),
+    });
+    let named = named.collect::<Vec<_>>().join(", ");
+    let others = match outermost.len().saturating_sub(NAMED) {
         0 => String::new(),
-        more => format!(" and {more} more"),
+        more => format!(" and {more} more (-v names all)"),
     };
-    context.say(format_args!(
-        "changed later, and not by the session, so it stays: {}{others}",
-        named.join(", ")
-    ));
+    context.say(format_args!("{WHAT} {named}{others}"));
 }
 
 /// The changes of a restore, and the paths that it left.
@@ -258,8 +273,14 @@ pub(in crate::cli) fn print_changes(
     }
     let palette = Palette::coloured();
     let mut out = context.out_done(is_asked);
-    for change in repositories.outside(changes) {
-        writeln!(out, "{}", change_line(change, roots, &palette))?;
+    let outside = repositories.outside(changes);
+    if is_asked || context.is_verbose {
+        for change in outside {
+            writeln!(out, "{}", change_line(change, roots, &palette))?;
+        }
+    } else {
+        let outside: Vec<Change> = outside.into_iter().cloned().collect();
+        write_preview(&mut out, &outside, None, roots)?;
     }
     for line in repositories.lines() {
         writeln!(out, "{}", repository_line(&line, &palette))?;

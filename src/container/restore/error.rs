@@ -112,8 +112,22 @@ pub enum RestoreError {
         session: String,
     },
     /// The journal cannot be used.
-    #[error("the journal of the interrupted restore of {session} is damaged: {reason}")]
+    #[error(
+        "the journal of the interrupted restore of {session} is damaged: {reason}; `nono container \
+         resume {session} --give-up` sets it aside, and leaves containers and volumes as they are"
+    )]
     BadJournal {
+        /// The id of the session.
+        session: String,
+        /// The defect.
+        reason: String,
+    },
+    /// The list of kept containers cannot be used.
+    #[error(
+        "the list of the containers that restores of {session} put aside is damaged: {reason}; \
+         `nono container resume {session} --give-up` sets it aside, and leaves the containers"
+    )]
+    BadKeptList {
         /// The id of the session.
         session: String,
         /// The defect.

@@ -16,6 +16,9 @@ const DEFAULT_RETRIES: i64 = 3;
 /// More time than the check needs: a busy engine is no unhealthy container.
 const MARGIN: Duration = Duration::from_secs(30);
 
+/// A try of a command may take at least so long: a busy engine needs time to start it.
+const LEAST_TRY: Duration = Duration::from_secs(5);
+
 /// The wanted proof.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthCheck {
@@ -70,11 +73,12 @@ pub(super) fn wait(
         if let Some(finding) = ended(&found, restarts) {
             return health(false, finding);
         }
-        let is_over = started.elapsed() >= limit;
+        let is_over = || started.elapsed() >= limit;
         if let Some(command) = &check.command {
-            match run(docker, id, command, limit.max(MARGIN))? {
+            let left = limit.saturating_sub(started.elapsed());
+            match run(docker, id, command, left.max(LEAST_TRY))? {
                 Some(0) => return health(true, "the command succeeded".to_owned()),
-                code if is_over => {
+                code if is_over() => {
                     let code = code.map_or("nothing in time".to_owned(), |code| code.to_string());
                     return health(false, format!("the command ended with {code}"));
                 }
@@ -89,10 +93,12 @@ pub(super) fn wait(
                     let words = last.unwrap_or_default();
                     return health(false, format!("unhealthy: {}", words.trim()));
                 }
-                _ if is_over => return health(false, "no answer of the check in time".to_owned()),
+                _ if is_over() => {
+                    return health(false, "no answer of the check in time".to_owned());
+                }
                 _ => {}
             }
-        } else if is_over {
+        } else if is_over() {
             return health(true, "it runs".to_owned());
         }
         std::thread::sleep(LOOK_EVERY);

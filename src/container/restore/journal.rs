@@ -9,7 +9,9 @@ use bollard::models::RestartPolicy;
 use serde::{Deserialize, Serialize};
 
 use super::RestoreError;
-use crate::container::{ContainerHistory, Document, Guarded, SnapshotStorage, StorageLock};
+use crate::container::{
+    ContainerError, ContainerHistory, Document, Guarded, SnapshotStorage, StorageLock,
+};
 use crate::path_text::Shown;
 use crate::snapshot::RestorationMode;
 
@@ -142,6 +144,35 @@ pub fn unfinished(
     Ok(found)
 }
 
+/// The volumes among these, of a container, that a restore in place is at work on or has left half
+/// done, each with the id of the history of the restore. Where the journal of the container's own
+/// history cannot be read, all of them may be.
+///
+/// # Errors
+/// When the histories cannot be listed.
+pub(in crate::container) fn half_restored(
+    storage: &dyn SnapshotStorage,
+    container_id: &str,
+    volumes: &[&str],
+) -> Result<Vec<(String, String)>, ContainerError> {
+    let mut found = Vec::new();
+    if volumes.is_empty() {
+        return Ok(found);
+    }
+    for facts in storage.histories()? {
+        let is_half = |volume: &str| match read_of(storage, &facts.id) {
+            Ok(None) => false,
+            Ok(Some(journal)) => {
+                journal.in_place.iter().flat_map(InPlace::names).any(|name| name == volume)
+            }
+            Err(_) => facts.container.container_id == container_id,
+        };
+        let halves = volumes.iter().filter(|volume| is_half(volume));
+        found.extend(halves.map(|volume| ((*volume).to_owned(), facts.id.clone())));
+    }
+    Ok(found)
+}
+
 /// Takes the lock of restores of a history.
 pub(super) fn lock(history: &ContainerHistory<'_>) -> Result<StorageLock, RestoreError> {
     let id = history.id();
@@ -159,9 +190,12 @@ pub(super) fn refuse_interrupted(history: &ContainerHistory<'_>) -> Result<(), R
 }
 
 pub(super) fn read(history: &ContainerHistory<'_>) -> Result<Option<Journal>, RestoreError> {
-    let id = history.id();
-    let Some(bytes) = history.storage().read(Document::Restore(&id))? else { return Ok(None) };
-    let bad = |reason: String| RestoreError::BadJournal { session: id.clone(), reason };
+    read_of(history.storage(), &history.id())
+}
+
+fn read_of(storage: &dyn SnapshotStorage, history: &str) -> Result<Option<Journal>, RestoreError> {
+    let Some(bytes) = storage.read(Document::Restore(history))? else { return Ok(None) };
+    let bad = |reason: String| RestoreError::BadJournal { session: history.to_owned(), reason };
     let journal: Journal = serde_json::from_slice(&bytes).map_err(|e| bad(e.to_string()))?;
     if journal.version > VERSION {
         return Err(bad(format!("it has version {}", journal.version)));

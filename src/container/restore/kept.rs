@@ -13,7 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use super::plan::{name_of, state_of};
 use super::{Extent, Job, RestoreError, SafetySnapshot, recorded};
-use crate::container::{ContainerError, ContainerHistory, Docker, Document, Patience};
+use crate::container::{
+    ContainerError, ContainerHistory, ContainerPolicy, Docker, Document, Patience, RemovalReport,
+    SnapshotStorage, cleanup,
+};
 use crate::progress::Progress;
 use crate::snapshot::RestorationMode;
 
@@ -71,9 +74,9 @@ pub struct KeptReport {
 pub fn kept_containers(history: &ContainerHistory<'_>) -> Result<Vec<KeptContainer>, RestoreError> {
     let id = history.id();
     let Some(bytes) = history.storage().read(Document::Kept(&id))? else { return Ok(Vec::new()) };
-    serde_json::from_slice(&bytes).map_err(|error| RestoreError::BadJournal {
+    serde_json::from_slice(&bytes).map_err(|error| RestoreError::BadKeptList {
         session: id.clone(),
-        reason: format!("its list of kept containers: {error}"),
+        reason: error.to_string(),
     })
 }
 
@@ -117,6 +120,47 @@ pub fn clean_kept(
         reports.push(KeptReport { name, container_id, outcome, reason, snapshot });
     }
     Ok(reports)
+}
+
+/// The whole of a cleanup.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct CleanupReport {
+    /// Snapshots, histories and images.
+    #[serde(flatten)]
+    pub removal: RemovalReport,
+    /// The names of the kept containers that are gone.
+    pub kept_containers_removed: Vec<String>,
+    /// All kept containers that the cleanup looked at.
+    pub kept_containers: Vec<KeptReport>,
+}
+
+/// As [`cleanup`](crate::container::cleanup), and then as [`clean_kept`] for every history: no
+/// limit removes the snapshot of a container that goes in the same breath.
+///
+/// # Errors
+/// As there. A list that cannot be read is a problem in the report.
+pub fn clean_all(
+    storage: &dyn SnapshotStorage,
+    policy: &ContainerPolicy,
+    docker: &Docker,
+    safety: &SafetySnapshot<'_>,
+    progress: &dyn Progress,
+    dry_run: bool,
+) -> Result<CleanupReport, RestoreError> {
+    let removal = cleanup(storage, policy, Some(docker), dry_run, progress)?;
+    let mut report = CleanupReport { removal, ..CleanupReport::default() };
+    for history in ContainerHistory::all(storage)? {
+        match clean_kept(docker, &history, policy.max_age, safety, progress, dry_run) {
+            Ok(of_history) => report.kept_containers.extend(of_history),
+            Err(error @ RestoreError::BadKeptList { .. }) => {
+                report.removal.problems.push(error.to_string());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let removed = report.kept_containers.iter().filter(|it| it.outcome == KeptOutcome::Removed);
+    report.kept_containers_removed = removed.map(|it| it.name.clone()).collect();
+    Ok(report)
 }
 
 /// What a cleanup does with a container now, and why.
@@ -277,7 +321,7 @@ fn forget(history: &ContainerHistory<'_>, id: &str) -> Result<(), RestoreError> 
 }
 
 fn write(history: &ContainerHistory<'_>, list: &[KeptContainer]) -> Result<(), RestoreError> {
-    let bytes = serde_json::to_vec_pretty(list).map_err(|error| RestoreError::BadJournal {
+    let bytes = serde_json::to_vec_pretty(list).map_err(|error| RestoreError::BadKeptList {
         session: history.id(),
         reason: error.to_string(),
     })?;

@@ -49,8 +49,11 @@ use crate::snapshot::{Restoration, RestorationMode};
 
 pub use error::RestoreError;
 pub use health::{Health, HealthCheck};
+pub(super) use journal::half_restored;
 pub use journal::{Interrupted, interrupted, unfinished};
-pub use kept::{KeptContainer, KeptOutcome, KeptReport, clean_kept, kept_containers};
+pub use kept::{
+    CleanupReport, KeptContainer, KeptOutcome, KeptReport, clean_all, clean_kept, kept_containers,
+};
 pub use plan::{ContainerPlan, PlannedPort, PlannedVolume, plan};
 pub use resume::{Direction, ResumeReport, resume};
 

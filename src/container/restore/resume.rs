@@ -1,11 +1,13 @@
 //! The way out of a restore that was interrupted.
 
+use std::path::PathBuf;
+
 use serde::Serialize;
 
 use super::health::HealthCheck;
-use super::journal::{self, Step};
-use super::{Health, Job, RestoreError, SafetySnapshot, in_place, make, replace};
-use crate::container::{ContainerHistory, Docker};
+use super::journal::{self, Journal, Step};
+use super::{Health, Job, RestoreError, SafetySnapshot, in_place, kept_containers, make, replace};
+use crate::container::{ContainerHistory, Docker, Document};
 use crate::progress::Progress;
 use crate::snapshot::RestorationMode;
 
@@ -16,7 +18,8 @@ pub enum Direction {
     Finish,
     /// The state before the restore.
     TakeBack,
-    /// All stays as it is now, and the restore is forgotten.
+    /// All stays as it is now, and the restore is forgotten. A document that cannot be read, the
+    /// journal or the list of kept containers, is set aside.
     GiveUp,
 }
 
@@ -25,10 +28,10 @@ pub enum Direction {
 pub struct ResumeReport {
     /// The id of the session.
     pub session_id: String,
-    /// The snapshot.
-    pub snapshot: u64,
-    /// The way of the restore.
-    pub mode: RestorationMode,
+    /// The snapshot; `None` where a damaged journal does not tell.
+    pub snapshot: Option<u64>,
+    /// The way of the restore; `None` as there.
+    pub mode: Option<RestorationMode>,
     /// The name of the container.
     pub name: String,
     /// Whether the state of the snapshot is there; else everything is as before the restore.
@@ -44,6 +47,28 @@ pub struct ResumeReport {
     pub not_made: Vec<String>,
     /// Whether the restore was only forgotten.
     pub is_given_up: bool,
+    /// Where damaged documents lie now that were set aside.
+    pub set_aside: Vec<PathBuf>,
+}
+
+impl ResumeReport {
+    /// Of a restore that nothing was done for yet.
+    fn new(history: &ContainerHistory<'_>, journal: Option<&Journal>) -> Self {
+        let name = journal.map_or(&history.container().name, |journal| &journal.name);
+        Self {
+            session_id: history.id(),
+            snapshot: journal.map(|journal| journal.snapshot),
+            mode: journal.map(|journal| journal.mode),
+            name: name.clone(),
+            is_finished: false,
+            health: None,
+            kept_as: None,
+            safety_snapshot: None,
+            not_made: Vec::new(),
+            is_given_up: false,
+            set_aside: Vec::new(),
+        }
+    }
 }
 
 /// Finishes the interrupted restore of a history, or takes it back. `None`: there is none. Whatever
@@ -62,6 +87,9 @@ pub fn resume(
     let unlocked = Job { docker, history, number: 0, progress };
     let _container = unlocked.lock_container()?;
     let _restoring = journal::lock(history)?;
+    if direction == Direction::GiveUp {
+        return give_up(history);
+    }
     let Some(journal) = journal::read(history)? else { return Ok(None) };
     let _objects = history.storage().hold_objects(&history.id())?;
     let job = Job { docker, history, number: journal.snapshot, progress };
@@ -69,23 +97,7 @@ pub fn resume(
         Some(original) => job.lock_other(&original.id)?,
         None => None,
     };
-    let mut report = ResumeReport {
-        session_id: history.id(),
-        snapshot: journal.snapshot,
-        mode: journal.mode,
-        name: journal.name.clone(),
-        is_finished: false,
-        health: None,
-        kept_as: None,
-        safety_snapshot: None,
-        not_made: Vec::new(),
-        is_given_up: false,
-    };
-    if direction == Direction::GiveUp {
-        journal::remove(history)?;
-        report.is_given_up = true;
-        return Ok(Some(report));
-    }
+    let mut report = ResumeReport::new(history, Some(&journal));
     let is_forward = direction == Direction::Finish && journal.step == Step::Ready;
     match (journal.mode, is_forward) {
         (RestorationMode::VolumesOnly, is_forward) => {
@@ -126,4 +138,30 @@ pub fn resume(
         }
     }
     Ok(Some(report))
+}
+
+/// Forgets the restore of a history, under its locks. `None`: there is none, and no damage.
+fn give_up(history: &ContainerHistory<'_>) -> Result<Option<ResumeReport>, RestoreError> {
+    let (storage, id) = (history.storage(), history.id());
+    let read = journal::read(history);
+    let mut report = ResumeReport::new(history, read.as_ref().ok().and_then(Option::as_ref));
+    match read {
+        Ok(None) => {}
+        Ok(Some(_)) => {
+            journal::remove(history)?;
+            report.is_given_up = true;
+        }
+        Err(RestoreError::BadJournal { .. }) => {
+            report.set_aside.extend(storage.set_aside(Document::Restore(&id))?);
+            report.is_given_up = true;
+        }
+        Err(error) => return Err(error),
+    }
+    match kept_containers(history) {
+        Err(RestoreError::BadKeptList { .. }) => {
+            report.set_aside.extend(storage.set_aside(Document::Kept(&id))?);
+        }
+        kept => drop(kept?),
+    }
+    Ok(Some(report).filter(|report| report.is_given_up || !report.set_aside.is_empty()))
 }

@@ -7,6 +7,7 @@
 //! <session>/container-restore.journal           Document::Restore
 //! <session>/container-restore.lock              held while a restore is at work
 //! <session>/kept-containers.json                Document::Kept
+//! …/<any of these documents>.damaged            one that was set aside
 //! ```
 
 use std::cell::RefCell;
@@ -20,6 +21,7 @@ use super::{
 use crate::container::error::ContainerError;
 use crate::gc::{RemoveSnapshotError, remove_snapshots, withdraw};
 use crate::layout;
+use crate::path_text::to_path;
 use crate::session::{Catalog, RecordError, create_session};
 use crate::snapshot::{
     Built, CONTAINER_PATHS, ContainerSession, ManifestError, NewCaches, RemovalReason, SessionDir,
@@ -99,6 +101,8 @@ fn refuse_other_than_id(container: &str) -> Result<(), ContainerError> {
 
 fn facts_of(id: String, metadata: SessionMetadata) -> Option<HistoryFacts> {
     let container = metadata.container.filter(|_| metadata.origin == SessionOrigin::Container)?;
+    // An edited one must not name a file.
+    let container = Some(container).filter(|container| is_id(&container.container_id))?;
     let SessionMetadata { started, pinned, .. } = metadata;
     Some(HistoryFacts { id, started, is_pinned: pinned, container })
 }
@@ -143,8 +147,13 @@ impl SnapshotStorage for LocalStorage {
                 Err(_) if session.is_gone() => return None,
                 Err(error) => error.to_string(),
                 Ok(metadata) if metadata.origin != SessionOrigin::Container => return None,
-                Ok(metadata) if metadata.container.is_some() => return None,
-                Ok(_) => "it does not say of which container it is".to_owned(),
+                Ok(metadata) => match metadata.container {
+                    Some(container) if is_id(&container.container_id) => return None,
+                    Some(container) => {
+                        format!("{:?} is no id of a container", container.container_id)
+                    }
+                    None => "it does not say of which container it is".to_owned(),
+                },
             };
             Some(DamagedHistory { id: session.id(), reason })
         };
@@ -179,7 +188,12 @@ impl SnapshotStorage for LocalStorage {
         let _lock = session.lock()?;
         let mut metadata = session.metadata()?;
         let id = history.to_owned();
-        change(metadata.container.as_mut().ok_or(ContainerError::NotAContainer { id })?);
+        let container = metadata.container.as_mut().ok_or(ContainerError::NotAContainer { id })?;
+        let before = container.clone();
+        change(container);
+        if *container == before {
+            return Ok(());
+        }
         Ok(session.save_metadata(&metadata)?)
     }
 
@@ -290,6 +304,26 @@ impl SnapshotStorage for LocalStorage {
             },
         }
         Ok(())
+    }
+
+    fn set_aside(&self, document: Document<'_>) -> Result<Option<PathBuf>, ContainerError> {
+        let Some((dir, name)) = self.place(document)? else { return Ok(None) };
+        for attempt in 1u64.. {
+            let mut aside = [&name[..], b".damaged"].concat();
+            if attempt > 1 {
+                aside.extend(format!("-{attempt}").bytes());
+            }
+            match dir.rename_new(&name, &dir, &aside) {
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) if error.is_gone() => break,
+                renamed => {
+                    renamed?;
+                    dir.sync()?;
+                    return Ok(Some(dir.path().join(to_path(&aside))));
+                }
+            }
+        }
+        Ok(None)
     }
 
     fn paused(&self) -> Result<Vec<String>, ContainerError> {

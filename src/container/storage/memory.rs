@@ -255,6 +255,15 @@ impl SnapshotStorage for MemoryStorage {
         Ok(())
     }
 
+    fn set_aside(&self, document: Document<'_>) -> Result<Option<PathBuf>, ContainerError> {
+        let documents = &mut self.state.lock().documents;
+        let Some(bytes) = documents.remove(&key(document)) else { return Ok(None) };
+        let count = documents.keys().filter(|key| key.starts_with("damaged ")).count();
+        let aside = format!("damaged {} {}", count + 1, key(document));
+        documents.insert(aside.clone(), bytes);
+        Ok(Some(aside.into()))
+    }
+
     fn paused(&self) -> Result<Vec<String>, ContainerError> {
         let state = self.state.lock();
         let ids = state.documents.keys().filter_map(|key| key.strip_prefix("pause "));
@@ -305,7 +314,7 @@ impl SnapshotDraft for MemoryDraft<'_> {
 
     fn capture(&self, directories: &[&Path]) -> Result<CapturedDirectories, ContainerError> {
         let Effort { threads, progress } = self.effort;
-        let captured = capture_whole(self.objects, directories, None, &**progress, *threads)?;
+        let captured = capture_whole(self.objects, directories, &[], None, &**progress, *threads)?;
         let (merkle_root, totals) = (captured.merkle_root, captured.totals);
         let (not_captured, unstable) = (captured.not_captured, captured.unstable);
         Ok(CapturedDirectories { merkle_root, totals, not_captured, unstable })

@@ -156,6 +156,13 @@ pub trait SnapshotStorage: fmt::Debug + Send + Sync {
     /// When it cannot be written; it is then as it was.
     fn write(&self, document: Document<'_>, bytes: Option<&[u8]>) -> Result<(), ContainerError>;
 
+    /// Takes a document that cannot be used out of the way, durably, and keeps its bytes. Gives
+    /// their place; `None`: there is no such document.
+    ///
+    /// # Errors
+    /// When the storage cannot be written; the document is then as it was.
+    fn set_aside(&self, document: Document<'_>) -> Result<Option<PathBuf>, ContainerError>;
+
     /// Ids of the containers that have a [`Document::Pause`].
     ///
     /// # Errors

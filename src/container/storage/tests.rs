@@ -286,6 +286,25 @@ fn a_document_is_replaced_and_removed() {
 }
 
 #[test]
+fn a_document_that_is_set_aside_is_out_of_the_way_and_not_lost() {
+    for lab in labs() {
+        let id = lab.history();
+        let document = Document::Restore(&id);
+        assert_eq!(lab.storage.set_aside(document).unwrap(), None);
+        let mut places = std::collections::HashSet::new();
+        for bytes in [&b"one"[..], b"two"] {
+            lab.storage.write(document, Some(bytes)).unwrap();
+            let place = lab.storage.set_aside(document).unwrap().unwrap();
+            assert_eq!(lab.storage.read(document).unwrap(), None);
+            if lab.storage.directory().is_some() {
+                assert_eq!(std::fs::read(&place).unwrap(), bytes);
+            }
+            assert!(places.insert(place));
+        }
+    }
+}
+
+#[test]
 fn a_history_is_found_by_its_id_its_container_and_a_prefix() {
     for lab in labs() {
         let id = lab.with_snapshots(2);

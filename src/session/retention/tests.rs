@@ -10,6 +10,7 @@ fn session(id: &str, project: &str, days_ago: i64) -> SessionFacts {
 fn hours(id: &str, project: &str, hours_ago: i64) -> SessionFacts {
     let started = now() - SignedDuration::from_hours(hours_ago);
     SessionFacts {
+        is_received: false,
         session_id: id.into(),
         started,
         last_used: started,
@@ -262,4 +263,24 @@ fn what_a_session_holds_follows_from_its_manifest() {
     session.merkle_roots = roots(&["a", "b"]);
     session.changes = None;
     assert_eq!(of(&session, completed), SessionContent::Changes, "nobody could count them");
+}
+
+#[test]
+fn a_received_session_takes_no_place_of_those_that_were_recorded_here() {
+    let received = |facts| SessionFacts { is_received: true, ..facts };
+    let sessions =
+        [session("own", "p", 10), session("older", "p", 20), received(session("in", "p", 2))];
+    assert_eq!(beyond(1, &sessions), ["older"]);
+    // Neither does its state make one that is recorded here idle.
+    let sessions =
+        [state("own", 10, "a"), received(state("in", 2, "a")), session("newest", "p", 5)];
+    assert_eq!(beyond(2, &sessions), Vec::<String>::new());
+}
+
+#[test]
+fn sessions_of_the_last_day_that_a_limit_would_let_go_are_counted() {
+    let sessions: Vec<_> = (1..=4).map(|at| hours(&format!("s{at}"), "p", at)).collect();
+    assert_eq!(policy(None, Some(1), None).young(&sessions, now()), 3);
+    assert_eq!(policy(None, Some(4), None).young(&sessions, now()), 0);
+    assert_eq!(beyond(1, &sessions), Vec::<String>::new());
 }

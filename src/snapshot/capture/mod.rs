@@ -44,6 +44,8 @@ pub(crate) struct CaptureRequest<'a> {
     /// The store to flush while it is written; none for a plan.
     pub(crate) flushed: Option<&'a LocalStore>,
     pub(crate) roots: &'a [TrackedRoot],
+    /// Directories of nono's own, which are left out.
+    pub(crate) own: &'a [InodeId],
     pub(crate) budget: Budget,
     /// Whether a budget overrun is an error (a baseline) or leaves out what does not fit.
     pub(crate) is_baseline: bool,
@@ -174,7 +176,8 @@ type OpenRoots = (Vec<OpenRoot>, Vec<Vec<Arc<KnownDir>>>);
 
 /// Opens all roots, each with what earlier snapshots hold of it.
 fn open_roots(request: &CaptureRequest<'_>) -> Result<OpenRoots, CaptureError> {
-    let roots = request.roots.iter().map(OpenRoot::new).collect::<Result<Vec<_>, _>>()?;
+    let open = |root| OpenRoot::new(root, request.own);
+    let roots = request.roots.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let earlier = request
         .known
         .iter()
@@ -306,7 +309,7 @@ enum StateYet {
 }
 
 /// Device and inode number.
-type InodeId = (u64, u64);
+pub(crate) type InodeId = (u64, u64);
 
 impl Capturer<'_> {
     fn is_stopped(&self) -> bool {

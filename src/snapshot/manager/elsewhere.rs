@@ -12,11 +12,13 @@ use crate::manifest::{NotCaptured, SnapshotManifest, Totals, TrackedRoot};
 use crate::object::ContentHash;
 use crate::progress::Progress;
 use crate::snapshot::budget::Budget;
-use crate::snapshot::capture::{CacheLocation, Capture, CaptureRequest, NewCaches};
+use crate::snapshot::capture::{CacheLocation, Capture, CaptureRequest, InodeId, NewCaches};
 use crate::snapshot::ignore_rules::RootRules;
+use crate::snapshot::roots::TrackedPathError;
 use crate::snapshot::session_dir::{LoadedManifest, SessionDir};
+use crate::snapshot::session_objects::store_paths;
 use crate::store::ObjectStore;
-use crate::sys;
+use crate::sys::{self, Dir};
 use crate::walk::ExclusionConfig;
 
 /// A state of virtual paths that is in the store.
@@ -46,10 +48,11 @@ pub(crate) fn whole_roots(paths: &[&Path]) -> Vec<TrackedRoot> {
         .collect()
 }
 
-/// Captures directories of this disk whole.
+/// Captures directories of this disk whole, but for nono's own.
 pub(crate) fn capture_whole(
     store: &dyn ObjectStore,
     paths: &[&Path],
+    own: &[InodeId],
     cache: Option<CacheLocation<'_>>,
     progress: &dyn Progress,
     threads: usize,
@@ -58,6 +61,7 @@ pub(crate) fn capture_whole(
         store,
         flushed: None,
         roots: &whole_roots(paths),
+        own,
         budget: Budget::UNLIMITED,
         is_baseline: true,
         rules: vec![RootRules::Recorded(None); paths.len()],
@@ -83,16 +87,28 @@ impl SnapshotManager {
     }
 
     /// Captures directories of this disk whole, with their stat caches, for a snapshot of virtual
-    /// paths. The paths are sorted, real and none inside another.
+    /// paths. The paths are sorted, real and none inside another. The store is left out.
     ///
     /// # Errors
-    /// A store that cannot be written, or a stop.
+    /// A path in the store, a store that cannot be written, or a stop.
     pub(crate) fn capture_elsewhere(
         &self,
         store: &dyn ObjectStore,
         paths: &[&Path],
     ) -> Result<Capture, SnapshotError> {
-        capture_whole(store, paths, self.cache_location(true)?, &*self.progress, self.threads)
+        let own = self.own_places();
+        for path in paths {
+            let stat = Dir::open(path)?.stat_self()?;
+            let stores = store_paths(self.session.path());
+            let store = stores.into_iter().find(|store| path.starts_with(store));
+            if own.contains(&(stat.dev, stat.ino)) || store.is_some() {
+                let path = (*path).to_owned();
+                let store = store.unwrap_or_else(|| path.clone());
+                return Err(TrackedPathError::InStore { path, store }.into());
+            }
+        }
+        let cache = self.cache_location(true)?;
+        capture_whole(store, paths, &own, cache, &*self.progress, self.threads)
     }
 
     /// Publishes and lists a state of the virtual paths after the snapshot `parent`, which may be

@@ -16,11 +16,11 @@ pub use self::live::LiveState;
 pub use self::request::{SnapshotRequest, Taken};
 use self::resume::{latest_roots, resume_roots};
 use super::budget::Budget;
-use super::capture::CaptureError;
+use super::capture::{CaptureError, InodeId};
 use super::metadata::SessionMetadata;
 use super::roots::resolve_roots;
 use super::session_dir::{LoadedManifest, ManifestError, SessionDir};
-use super::session_objects::{link_to_store, store_paths};
+use super::session_objects::{link_to_store, own_places, store_paths};
 use crate::diff::{self, Change, ChangeSummary, Comparison};
 use crate::layout;
 use crate::manifest::{NotCapturedSet, SnapshotManifest, Step, TrackedRoot};
@@ -113,6 +113,11 @@ impl SnapshotManager {
         roots: Vec<TrackedRoot>,
     ) -> Self {
         Self::with_store(session, store, roots, Budget::default())
+    }
+
+    /// Directories that no snapshot of this session may hold.
+    fn own_places(&self) -> Vec<InodeId> {
+        own_places(self.session.path())
     }
 
     pub(super) fn assemble(
@@ -397,6 +402,7 @@ impl SnapshotManager {
                 metadata.altered = current.altered;
                 metadata.pinned = current.pinned;
                 metadata.received = current.received;
+                metadata.track(current.tracked_paths);
             }
             Err(ManifestError::Missing { .. }) => {
                 metadata.merkle_roots.clear();

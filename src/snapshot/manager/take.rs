@@ -3,6 +3,7 @@
 //! A baseline can be announced between the first two, so that a command need not wait for the disk.
 
 use std::borrow::Cow;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use super::{CacheUse, SnapshotError, SnapshotManager, SnapshotRequest, Taken};
@@ -24,6 +25,7 @@ use crate::snapshot::session_dir::{LoadedManifest, ManifestError};
 use crate::snapshot::steps::{StepEntry, push as push_step};
 use crate::stat_cache::{CountedOn, StoreState, has_cache};
 use crate::store::{LocalStore, LongFiles, ObjectStore, Packer, StoreLock};
+use crate::sys::Dir;
 
 /// The purpose of a snapshot.
 pub(super) enum Why {
@@ -115,6 +117,7 @@ impl SnapshotManager {
             store: &packer,
             flushed,
             roots: &self.roots,
+            own: &self.own_places(),
             budget: self.budget,
             is_baseline: parent.is_none(),
             rules: self.rules(&self.roots, parent, true)?,
@@ -182,6 +185,7 @@ impl SnapshotManager {
             store,
             flushed: None,
             roots: &target.roots,
+            own: &self.own_places(),
             budget: Budget::UNLIMITED,
             is_baseline: false,
             rules: self.rules(&target.roots, Some(latest), false)?,
@@ -319,6 +323,7 @@ impl SnapshotManager {
         if flush {
             self.progress.begin(Stage::Flush, None);
             self.store.sync()?;
+            self.flush_tracked(&manifest);
         }
         let hash = self.session.publish(&manifest)?;
         let (session, number, totals) = (self.session.id(), manifest.number, &manifest.totals);
@@ -331,6 +336,24 @@ impl SnapshotManager {
         );
         self.save_caches(caches);
         Ok(LoadedManifest { manifest, hash })
+    }
+
+    /// Writes back what programs changed through mappings of tracked files, where the flush of the
+    /// store did not: the next snapshot sees the next such change by its time. The snapshot does not
+    /// depend on it.
+    fn flush_tracked(&self, manifest: &SnapshotManifest) {
+        let store = Dir::open(self.store.path()).and_then(|dir| dir.stat_self());
+        let mut flushed: Vec<u64> = store.iter().map(|stat| stat.dev).collect();
+        for root in &manifest.roots {
+            // A tracked file lies in its parent's file system. One that is gone has no mapping.
+            let place = Dir::open(&root.path).or_else(|error| match root.path.parent() {
+                Some(parent) if error.kind() == ErrorKind::NotADirectory => Dir::open(parent),
+                _ => Err(error),
+            });
+            if let Err(error) = place.and_then(|dir| dir.sync_file_system_once(&mut flushed)) {
+                tracing::debug!("a tracked path is not flushed: {error}");
+            }
+        }
     }
 
     /// After the snapshot is published, which does not depend on it.
@@ -397,6 +420,7 @@ impl SnapshotManager {
             metadata.merkle_roots.push(loaded.manifest.merkle_root);
             metadata.manifest_hashes.push(loaded.hash);
             metadata.labels.extend(loaded.manifest.named());
+            metadata.track(loaded.manifest.roots.iter().map(|root| root.path.clone()));
             self.list_step(metadata, &loaded.manifest, counted);
             metadata.bytes_written =
                 metadata.bytes_written.saturating_add(loaded.manifest.totals.bytes_written);

@@ -65,6 +65,22 @@ impl Dir {
         Ok(())
     }
 
+    /// The same, unless it is a file system among `flushed`, by their devices; then it is one.
+    ///
+    /// A file system notes the time of a change through a mapping of a file at the first one after
+    /// a page was written back. So after a flush the next change is seen by its time.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn sync_file_system_once(&self, flushed: &mut Vec<u64>) -> Result<()> {
+        let device = self.stat_self()?.dev;
+        if !flushed.contains(&device) {
+            self.sync_file_system()?;
+            flushed.push(device);
+        }
+        Ok(())
+    }
+
     /// Bytes that an ordinary user can still write to this file system.
     ///
     /// # Errors

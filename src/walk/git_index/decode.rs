@@ -4,11 +4,14 @@
 //! recurses nowhere, and takes no more memory than the limits say, whatever the bytes are.
 
 use super::Paths;
+use crate::object::ContentHash;
 
 const SIGNATURE: &[u8] = b"DIRC";
 const HEADER_BYTES: usize = 12;
 /// Times, device, inode, mode, owner and size of an entry, before the name of its object.
 const STAT_BYTES: usize = 40;
+/// Where the mode is.
+const MODE_AT: usize = 24;
 const IS_EXTENDED: u16 = 0x4000;
 /// The extension that names a shared index.
 const LINK: &[u8] = b"link";
@@ -25,12 +28,35 @@ pub(super) struct Decoded {
     pub(super) shared: Option<String>,
 }
 
-/// Reads an index. The object names in it have 20 bytes or 32; the index itself does not say which.
-pub(super) fn decode(bytes: &[u8]) -> Result<Decoded, &'static str> {
-    decode_with(bytes, 20).or_else(|error| decode_with(bytes, 32).map_err(|_| error))
+/// What is staged, in one hash: modes, object names, flags and paths of all entries. What a mere
+/// `git status` writes anew (times, inodes, extensions) is not in it. `None`: it cannot be read, or a
+/// part of it is in a shared index.
+pub(super) fn staged(bytes: &[u8]) -> Option<ContentHash> {
+    let read = |hash_bytes: usize| {
+        let mut text = Vec::new();
+        let decoded = decode_with(bytes, hash_bytes, |entry, path| {
+            text.extend_from_slice(entry.get(MODE_AT..MODE_AT + 4).unwrap_or_default());
+            text.extend_from_slice(entry.get(STAT_BYTES..).unwrap_or_default());
+            text.extend_from_slice(path);
+            text.push(0);
+        });
+        decoded.ok().filter(|decoded| decoded.shared.is_none()).map(|_| ContentHash::of(&text))
+    };
+    read(20).or_else(|| read(32))
 }
 
-fn decode_with(bytes: &[u8], hash_bytes: usize) -> Result<Decoded, &'static str> {
+/// Reads an index. The object names in it have 20 bytes or 32; the index itself does not say which.
+pub(super) fn decode(bytes: &[u8]) -> Result<Decoded, &'static str> {
+    let read = |hash_bytes| decode_with(bytes, hash_bytes, |_, _| {});
+    read(20).or_else(|error| read(32).map_err(|_| error))
+}
+
+/// `see` gets each entry up to its path, and the path.
+fn decode_with(
+    bytes: &[u8],
+    hash_bytes: usize,
+    mut see: impl FnMut(&[u8], &[u8]),
+) -> Result<Decoded, &'static str> {
     const SHORT: &str = "it ends early";
     let (header, mut rest) = bytes.split_at_checked(HEADER_BYTES).ok_or(SHORT)?;
     if !header.starts_with(SIGNATURE) {
@@ -51,6 +77,7 @@ fn decode_with(bytes: &[u8], hash_bytes: usize) -> Result<Decoded, &'static str>
         if u16::from_be_bytes([flags[0], flags[1]]) & IS_EXTENDED != 0 {
             rest = rest.get(2..).ok_or(SHORT)?;
         }
+        let head = &entry[..entry.len() - rest.len()];
         if version == 4 {
             let stripped = stripped_count(&mut rest).ok_or(SHORT)?;
             let kept = path.len().checked_sub(stripped).ok_or("it strips more than there is")?;
@@ -72,6 +99,7 @@ fn decode_with(bytes: &[u8], hash_bytes: usize) -> Result<Decoded, &'static str>
             let used = entry.len() - rest.len();
             entry.get((used + 8) & !7..).ok_or(SHORT)?
         };
+        see(head, &path);
         paths.push(&path)?;
         if paths.bytes.len() > MAX_ALL_PATHS_BYTES {
             return Err("its paths are too long");

@@ -17,11 +17,12 @@ use std::sync::{Arc, OnceLock};
 
 use super::git_dir::DOT_GIT;
 use crate::byte_path;
+use crate::object::ContentHash;
 use crate::path_text::{Shown, to_path};
 use crate::sys::{self, Dir, FileKind};
 
 /// A larger index is not read.
-const MAX_INDEX_BYTES: u64 = 1 << 28;
+pub(crate) const MAX_INDEX_BYTES: u64 = 1 << 28;
 /// A longer `.git` file is none.
 const MAX_LINK_BYTES: u64 = 1 << 14;
 
@@ -149,6 +150,12 @@ fn read(top: &Path) -> Result<(Paths, Paths), String> {
     let name = format!("sharedindex.{name}");
     let shared = git.read(name.as_bytes(), MAX_INDEX_BYTES).map_err(said)?;
     Ok((index.paths, decode::decode(&shared)?.paths))
+}
+
+/// What an index stages, in one hash that says nothing of times and inodes; `None` if that cannot be
+/// told.
+pub(crate) fn staged(index: &[u8]) -> Option<ContentHash> {
+    decode::staged(index)
 }
 
 /// Paths in the order of their bytes.

@@ -174,3 +174,24 @@ fn paths_that_leave_the_repository_are_never_asked_for() {
     bytes.extend([0; 20]);
     assert!(decode::decode(&bytes).is_err());
 }
+
+#[test]
+fn times_of_files_stage_nothing_and_contents_do() {
+    let temp = repository();
+    let staged = || {
+        let index = fs::read(temp.path().join(".git/index")).unwrap();
+        (ContentHash::of(&index), super::staged(&index).unwrap())
+    };
+    let (bytes, before) = staged();
+    let touched = fs::File::options().write(true).open(temp.path().join("b")).unwrap();
+    touched.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    git(temp.path(), &["update-index", "--refresh"]);
+    assert_ne!(staged().0, bytes);
+    assert_eq!(staged().1, before);
+    fs::write(temp.path().join("b"), "other").unwrap();
+    git(temp.path(), &["add", "b"]);
+    assert_ne!(staged().1, before);
+    git(temp.path(), &["update-index", "--split-index"]);
+    assert_eq!(super::staged(&fs::read(temp.path().join(".git/index")).unwrap()), None);
+    assert_eq!(super::staged(b"DIRC"), None);
+}

@@ -1,5 +1,6 @@
 //! Containers of a real engine: its fixture, and the tests by subject.
 
+mod configuration;
 mod daemon;
 mod daemon_test;
 mod databases;
@@ -7,6 +8,7 @@ mod endpoints;
 mod engine;
 mod in_place;
 mod keeping;
+mod killed;
 mod oddities;
 mod proxy;
 mod replacing;

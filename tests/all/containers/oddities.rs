@@ -1,14 +1,11 @@
 //! Snapshots of containers that are not plain: shared volumes, odd names, mappings, foreign images.
 
-use std::fs::File;
-use std::io::Write;
-use std::process::{Command, Stdio};
-
 use serde_json::Value;
 
 use super::daemon::{Container, Daemon, daemon};
 use super::proxy::{At, Proxy};
 use crate::fixture::{Fixture, finished};
+use crate::mapping::Mapping;
 
 #[track_caller]
 fn snapshot(daemon: &Daemon, fixture: &Fixture, name: &str, more: &[&str]) -> Value {
@@ -20,40 +17,19 @@ fn id(report: &Value) -> String {
     format!("{}/{}", report["session_id"].as_str().unwrap(), report["snapshot"])
 }
 
-/// Maps a file and changes its first bytes at each line of its input.
-const MAPPING: &str = "
-import mmap, os, sys
-f = os.open(sys.argv[1], os.O_RDWR)
-m = mmap.mmap(f, 4096)
-for line in sys.stdin:
-    m[0:4] = line.strip().encode()
-    print('done', flush=True)
-";
-
 /// A page that is dirty already gives its file no new time: LMDB and others write so.
 #[test]
 fn a_change_through_a_mapping_is_in_the_next_snapshot() {
-    use std::io::{BufRead, BufReader};
     let Some(daemon) = daemon() else { return };
     let fixture = Fixture::new();
     let volume = daemon.unique("mapped");
     let container = Container::run(daemon, "mapped", &["-v", &format!("{volume}:/data")]);
-    let file = daemon.volume_dir(&volume).join("db");
-    File::create(&file).unwrap().write_all(&[0; 4096]).unwrap();
-    let mut program = Command::new("python3");
-    program.args(["-c", MAPPING]).arg(&file).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut program = program.spawn().unwrap();
-    let mut lines = BufReader::new(program.stdout.take().unwrap()).lines();
-    let mut write = |text: &str| {
-        writeln!(program.stdin.as_mut().unwrap(), "{text}").unwrap();
-        assert_eq!(lines.next().unwrap().unwrap(), "done");
-    };
-    write("ONE1");
+    let mut mapping = Mapping::new(&daemon.volume_dir(&volume).join("db"));
+    mapping.write("ONE1");
     let first = snapshot(daemon, &fixture, &container.name, &["--no-image"]);
-    write("TWO2");
+    mapping.write("TWO2");
     let second = snapshot(daemon, &fixture, &container.name, &["--no-image"]);
-    program.kill().unwrap();
-    program.wait().unwrap();
+    drop(mapping);
     let held = |report: &Value| {
         let path = format!("/volumes/{volume}/db");
         let done = daemon.nono(&fixture, &["rollback", "cat", &id(report), &path]).success();
@@ -260,6 +236,11 @@ fn a_damaged_history_is_named_and_keeps_its_images_until_it_is_repaired() {
             "{command}"
         );
     }
+    // The container has a second history now, and knows why.
+    let second = snapshot(daemon, &fixture, &container.name, &["--no-image"]);
+    let warnings = second["warnings"].to_string();
+    assert!(warnings.contains("a new history") && warnings.contains(session), "{warnings}");
+    daemon.nono(&fixture, &["container", "delete", &id(&second)]).success();
     daemon.nono(&fixture, &["rollback", "verify", "--repair", session]);
     daemon.nono(&fixture, &["container", "validate"]).success();
     let listed = daemon.nono(&fixture, &["container", "list", "--json"]).success().json();
@@ -317,4 +298,81 @@ fn a_pause_that_was_broken_is_not_called_consistent() {
     assert!(proxy.is_met());
     assert_eq!(taken["is_consistent"], false);
     assert!(taken["warnings"].to_string().contains("different moments"));
+}
+
+/// A container that stands still before nono comes does not belong to nono.
+#[test]
+fn a_stopped_container_that_is_started_during_its_snapshot_is_not_called_consistent() {
+    let Some(daemon) = daemon() else { return };
+    for (verb, words) in [("stop", ["start"]), ("pause", ["unpause"])] {
+        let fixture = Fixture::new();
+        let options = ["-v", "/data", "--stop-signal", "KILL"];
+        let container = Container::run(daemon, "awake", &options);
+        daemon.run(&[verb, &container.name]);
+        let name = container.name.clone();
+        let wake = At::Do(Box::new(move || drop(daemon.run(&[words[0], &name]))));
+        let proxy = Proxy::start(&daemon.socket(), "/changes", wake);
+        let arguments = ["container", "snapshot", &container.name, "--json"];
+        let command = proxy.lead(fixture.command(&arguments)).output().unwrap();
+        let taken = finished(command).success().json();
+        assert!(proxy.is_met());
+        assert_eq!(taken["is_consistent"], false, "{verb}");
+        let again = snapshot(daemon, &fixture, &container.name, &["--no-image"]);
+        assert_eq!(again["is_consistent"], true, "{verb}: {}", again["warnings"]);
+    }
+}
+
+/// The store would grow by itself with each snapshot.
+#[test]
+fn a_store_in_a_volume_is_no_part_of_its_snapshots() {
+    let Some(daemon) = daemon() else { return };
+    for more in [&["--no-image"][..], &["--no-image", "--through-engine"]] {
+        let fixture = Fixture::new();
+        let volume = daemon.unique("home");
+        let container = Container::run(daemon, "home", &["-v", &format!("{volume}:/home")]);
+        container.sh("mkdir -p /home/.nono; echo mine >/home/.nono/mine");
+        let place = daemon.volume_dir(&volume);
+        let nono = |root: &std::path::Path, arguments: &[&str]| {
+            let mut command = daemon.command(&fixture, arguments);
+            finished(command.env("NONO_ROOT", root).output().unwrap())
+        };
+        let store = place.join(".nono/rollbacks");
+        let arguments = [&["container", "snapshot", &container.name, "--json"][..], more].concat();
+        for number in 0..2 {
+            let taken = nono(&store, &arguments).success().json();
+            assert_eq!((&taken["snapshot"], &taken["file_count"]), (&number.into(), &2.into()));
+            let gaps = taken["not_captured"].to_string();
+            assert!(gaps.contains(&format!("/volumes/{volume}/.nono/rollbacks")), "{gaps}");
+        }
+        // A volume that is the store, or lies in it, has nothing else.
+        let refused = nono(&place, &arguments).fails(1, "the store");
+        assert!(refused.says("no snapshot of"), "{}", refused.stderr);
+        assert_eq!(container.state().as_deref(), Some("running"));
+    }
+}
+
+/// The engine mounts it at its place only while its container runs.
+#[test]
+fn a_volume_that_binds_a_directory_is_captured_while_its_container_is_stopped() {
+    let Some(daemon) = daemon() else { return };
+    let fixture = Fixture::new();
+    let (volume, place) = (daemon.unique("bound"), tempfile::tempdir().unwrap());
+    std::fs::write(place.path().join("file"), "bound").unwrap();
+    let device = format!("device={}", place.path().display());
+    let options = ["--driver", "local", "-o", "type=none", "-o", "o=bind", "-o", &device];
+    daemon.run(&[&["volume", "create"][..], &options, &[&*volume]].concat());
+    let mount = format!("{volume}:/data");
+    let options = ["-v", &*mount, "--stop-signal", "KILL"];
+    let container = Container::run(daemon, "bound", &options);
+    let running = snapshot(daemon, &fixture, &container.name, &["--no-image"]);
+    daemon.run(&["stop", &container.name]);
+    let stopped = snapshot(daemon, &fixture, &container.name, &["--no-image"]);
+    for taken in [running, stopped] {
+        assert_eq!(taken["volume_source"], "directory");
+        let path = format!("/volumes/{volume}/file");
+        let cat = daemon.nono(&fixture, &["rollback", "cat", &id(&taken), &path]).success();
+        assert_eq!(cat.stdout, "bound");
+    }
+    drop(container);
+    daemon.run(&["volume", "rm", &volume]);
 }

@@ -111,3 +111,21 @@ fn aliases_and_static_addresses_go_with_a_replacement_alone() {
     scene.remove(&report);
     daemon.run(&["network", "rm", &network]);
 }
+
+/// A command that hangs has the time that was asked for, and no second try after it.
+#[test]
+fn a_health_command_that_hangs_is_tried_once() {
+    let Some(daemon) = daemon() else { return };
+    let outside = tempfile::tempdir().unwrap();
+    let mount = format!("{}:/outside", outside.path().display());
+    let scene = Scene::new(daemon, &["-v", &mount]);
+    let id = scene.snapshot();
+    let command = "echo try >>/outside/tries; sleep 1000";
+    let options = ["--replace", "--health-seconds", "0", "--health-cmd", command, "--json"];
+    let arguments = [&["container", "restore", &id][..], &options].concat();
+    let done = daemon.nono(&scene.fixture, &arguments);
+    assert_eq!(done.code, 1, "{}", done.stderr);
+    assert_eq!(done.json()["health"]["finding"], "the command ended with nothing in time");
+    assert_eq!(std::fs::read_to_string(outside.path().join("tries")).unwrap(), "try\n");
+    assert_eq!(scene.container.state().as_deref(), Some("running"));
+}

@@ -129,3 +129,108 @@ fn cleanup_removes_a_session_that_never_got_a_snapshot() {
     let again = daemon.nono(&fixture, &cleanup).success().json();
     assert_eq!(again["sessions_removed"], serde_json::json!([]));
 }
+
+fn session_of(id: &str) -> &str {
+    id.split('/').next().unwrap()
+}
+
+#[test]
+fn damaged_documents_of_restores_are_set_aside_on_request() {
+    let Some(daemon) = daemon() else { return };
+    let scene = Scene::new(daemon, &[]);
+    let id = scene.snapshot();
+    let session = session_of(&id);
+    let nono = |arguments: &[&str]| daemon.nono(&scene.fixture, arguments);
+    let give_up = ["container", "resume", session, "--give-up"];
+    nono(&give_up).success();
+    let place = scene.fixture.store().join(session);
+    let remedy = give_up.join(" ");
+    std::fs::write(place.join("container-restore.journal"), "{").unwrap();
+    for arguments in [
+        &["container", "restore", &id][..],
+        &["container", "resume"],
+        &["container", "resume", session, "--abort"],
+        &["container", "delete", session, "--all"],
+    ] {
+        let told = nono(arguments);
+        assert_eq!(told.code, 1, "{arguments:?}: {}", told.stderr);
+        assert!(told.says(&remedy), "{arguments:?}: {}", told.stderr);
+    }
+    let report = nono(&[&give_up[..], &["--json"]].concat()).success().json();
+    let aside = report[0]["set_aside"][0].as_str().unwrap();
+    assert_eq!(std::fs::read_to_string(aside).unwrap(), "{");
+    assert_eq!(report[0]["is_given_up"], true);
+    assert!(!nono(&["container", "list"]).success().says("damaged"));
+    std::fs::write(place.join("kept-containers.json"), "[").unwrap();
+    for arguments in [&["container", "cleanup"][..], &["container", "restore", &id, "--replace"]] {
+        assert!(nono(arguments).fails(1, "put aside is damaged").says(&remedy));
+    }
+    let told = nono(&give_up).success();
+    assert!(told.says("kept-containers.json.damaged"), "{}", told.stderr);
+    nono(&["container", "cleanup"]).success();
+    scene.remove(&scene.restore(&id, &["--no-start"]));
+    nono(&["container", "delete", session, "--all"]).success();
+}
+
+#[test]
+fn a_snapshot_of_a_half_restored_volume_is_not_called_consistent() {
+    let Some(daemon) = daemon() else { return };
+    let scene = Scene::new(daemon, &[]);
+    let id = scene.snapshot();
+    scene.change();
+    daemon.run(&["stop", &scene.container.name]);
+    let mount = format!("{}:/other", scene.volume);
+    let sharing = Container::create(daemon, "half", &["-v", &mount]);
+    let bystander = Container::create(daemon, "whole", &["-v", "/other"]);
+    let arguments = ["container", "restore", &id, "--volumes-only", &scene.volume];
+    let mut command = daemon.command(&scene.fixture, &arguments);
+    let killed = command.env("NONO_FAIL_POINT", "name=container-volume-fill").output().unwrap();
+    assert_eq!(killed.status.signal(), Some(9), "{}", String::from_utf8_lossy(&killed.stderr));
+    let taken = |name: &str| {
+        let arguments = ["container", "snapshot", name, "--no-image", "--no-files", "--json"];
+        daemon.nono(&scene.fixture, &arguments).success().json()
+    };
+    for name in [&scene.container.name, &sharing.name] {
+        let report = taken(name);
+        assert_eq!(report["is_consistent"], false, "{report}");
+        let warnings = report["warnings"].to_string();
+        let remedy = format!("{REMEDY} {}", session_of(&id));
+        assert!(warnings.contains(&scene.volume) && warnings.contains(&remedy), "{warnings}");
+    }
+    assert_eq!(taken(&bystander.name)["is_consistent"], true);
+    daemon.nono(&scene.fixture, &["container", "resume"]).success();
+    for name in [&scene.container.name, &sharing.name] {
+        assert_eq!(taken(name)["is_consistent"], true);
+    }
+}
+
+/// Nobody else would know of it.
+#[test]
+fn the_removal_of_a_history_names_the_container_that_a_restore_put_aside() {
+    let Some(daemon) = daemon() else { return };
+    let scene = Scene::new(daemon, &[]);
+    let id = scene.snapshot();
+    let report = scene.restore(&id, &["--replace", "--health-seconds", "0"]);
+    let kept = report["kept_as"].as_str().unwrap();
+    let delete = ["container", "delete", session_of(&id), "--all", "--json"];
+    let done = daemon.nono(&scene.fixture, &delete).success();
+    assert_eq!(done.json()["kept_containers_left"], serde_json::json!([kept]));
+    assert_eq!(daemon.state(kept).as_deref(), Some("exited"));
+    daemon.run(&["rm", "-f", "-v", kept]);
+    scene.remove(&report);
+}
+
+#[test]
+fn the_removal_of_all_sessions_tells_of_the_images_that_stay() {
+    let Some(daemon) = daemon() else { return };
+    let fixture = Fixture::new();
+    let container = Container::run(daemon, "imaged", &[]);
+    let arguments = ["container", "snapshot", &container.name, "--json"];
+    let taken = daemon.nono(&fixture, &arguments).success().json();
+    let image = taken["image"]["reference"].as_str().unwrap();
+    let done = daemon.nono(&fixture, &["rollback", "cleanup", "--all", "--yes"]).success();
+    assert!(done.says("nono container cleanup removes the images"), "{}", done.stderr);
+    daemon.run(&["image", "inspect", image]);
+    daemon.nono(&fixture, &["container", "cleanup"]).success();
+    assert_ne!(daemon.docker(&["image", "inspect", image]).code, 0);
+}

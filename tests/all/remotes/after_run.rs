@@ -28,3 +28,34 @@ fn a_push_after_a_run_never_fails_the_run_and_its_failure_is_shown_until_one_suc
     eventually("the session is pushed", || archives(&place, &session).len() == 2);
     travel.verify("disk").success();
 }
+
+#[test]
+fn the_push_after_a_run_sends_what_an_earlier_one_could_not() {
+    let travel = Travel::with(1, 3, 0);
+    let place = travel.directory("disk");
+    let unknown = travel.nono(&["config", "set", "push_after_run", "nosuch"]).success();
+    assert!(unknown.says("there is no remote nosuch yet"), "{}", unknown.stderr);
+    travel.nono(&["config", "set", "push_after_run", "disk"]).success();
+    let aside = travel.fixture.path("aside");
+    fs::rename(&place, &aside).unwrap();
+    let failed = || {
+        let status = travel.nono(&["status", "--json"]).success().json();
+        status["failed_pushes"].as_array().unwrap().len()
+    };
+    let mut sessions = Vec::new();
+    for number in 1..=2 {
+        travel.fixture.record(&format!("echo {number} > made")).success();
+        sessions.push(travel.fixture.latest());
+        eventually("the failure is noted", || failed() == number);
+    }
+    let told = travel.nono(&["status"]).success();
+    assert!(told.says("and 1 earlier one were not pushed to disk"), "{}", told.stdout);
+    fs::rename(&aside, &place).unwrap();
+    travel.fixture.record("echo 3 > made").success();
+    sessions.push(travel.fixture.latest());
+    eventually("nothing is left to be pushed", || failed() == 0);
+    for session in &sessions {
+        assert_eq!(archives(&place, session).len(), 2, "{session}");
+    }
+    travel.verify("disk").success();
+}

@@ -10,7 +10,7 @@ fn cleanup_keeps_what_a_kept_snapshot_needs() {
     let before = archives(&place, &travel.session);
     travel.nono(&["remote", "cleanup", "disk", "--keep", "2", "--dry-run"]).success();
     assert_eq!(archives(&place, &travel.session), before);
-    travel.nono(&["remote", "cleanup", "disk", "--keep", "2"]).fails(1, "--yes");
+    travel.nono(&["remote", "cleanup", "disk", "--keep", "2"]).fails(2, "--yes");
     assert_eq!(archives(&place, &travel.session), before);
     travel.nono(&["remote", "cleanup", "disk", "--keep", "2", "--yes"]).success();
     // 4 and 5 are kept, and 3 is the base of both.

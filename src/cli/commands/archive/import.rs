@@ -22,11 +22,12 @@ pub(in crate::cli) struct ImportArgs {
     /// Archives; a delta needs those of its chain, unless their snapshots are here
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    #[command(flatten)]
-    keys: UnsealArgs,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
+    // A heading is that of all that follows.
+    #[command(flatten)]
+    keys: UnsealArgs,
 }
 
 #[derive(Debug, Serialize)]

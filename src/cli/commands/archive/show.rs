@@ -19,11 +19,12 @@ pub(in crate::cli) struct ShowArgs {
     /// An archive; - is the standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    #[command(flatten)]
-    keys: UnsealArgs,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
+    // A heading is that of all that follows.
+    #[command(flatten)]
+    keys: UnsealArgs,
 }
 
 pub(in crate::cli) fn show(args: &ShowArgs, context: &Context) -> Outcome {

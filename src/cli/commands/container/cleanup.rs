@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use clap::Args;
 use jiff::SignedDuration;
-use serde::Serialize;
 
 use super::engine_if_any;
 use super::restore::safety_snapshot;
@@ -15,10 +14,9 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::config::ContainerLimits;
-use crate::container::restore::{KeptOutcome, KeptReport, clean_kept};
+use crate::container::restore::{CleanupReport, KeptOutcome, KeptReport, RestoreError, clean_all};
 use crate::container::{
-    ContainerHistory, ContainerPolicy, Docker, ImageRemoval, LocalStorage, RemovalReport,
-    SnapshotExpiry, cleanup,
+    ContainerPolicy, ImageRemoval, LocalStorage, RemovalReport, SnapshotExpiry, cleanup,
 };
 use crate::path_text::Shown;
 
@@ -69,21 +67,23 @@ pub(super) fn run(args: &CleanupArgs, storage: &LocalStorage, context: &Context)
     let docker = engine_if_any(context);
     let policy = policy(&limits);
     let bar = Bar::new(context, "removing snapshots");
-    let cleaned = cleanup(storage, &policy, docker.as_ref(), args.dry_run, &*bar);
-    // Last: no limit removes the snapshots of what goes here in the same breath.
-    let cleaned = cleaned.map_err(CliError::from).and_then(|report| match &docker {
-        Some(docker) => Ok((report, clean_all_kept(docker, storage, &policy, args.dry_run, &bar)?)),
-        None => Ok((report, Vec::new())),
-    });
+    let cleaned = match &docker {
+        Some(docker) => {
+            let message = "before its container was removed by a cleanup".to_owned();
+            let safety = safety_snapshot(docker, storage, message, Arc::clone(&bar));
+            clean_all(storage, &policy, docker, &safety, &*bar, args.dry_run)
+        }
+        None => cleanup(storage, &policy, None, args.dry_run, &*bar)
+            .map(|removal| CleanupReport { removal, ..CleanupReport::default() })
+            .map_err(RestoreError::from),
+    };
     bar.finish();
-    let (report, kept) = cleaned?;
+    let cleaned = cleaned?;
+    let CleanupReport { removal: report, kept_containers: kept, .. } = &cleaned;
     if args.json {
-        let removed = kept.iter().filter(|one| one.outcome == KeptOutcome::Removed);
-        let kept_containers_removed = removed.map(|one| &*one.name).collect();
-        let cleaned = Cleaned { report: &report, kept_containers_removed, kept_containers: &kept };
         context.json(&cleaned)?;
     } else {
-        print_removed(&report, context)?;
+        print_removed(report, context)?;
         kept.iter().try_for_each(|one| print_kept(one, args.dry_run, context))?;
     }
     report.problems.iter().for_each(|problem| context.warn(problem));
@@ -93,32 +93,6 @@ pub(super) fn run(args: &CleanupArgs, storage: &LocalStorage, context: &Context)
         context.warn(format_args!("container {name} was not removed: {reason}"));
     }
     Ok(u8::from(!report.problems.is_empty() || !failed.is_empty()))
-}
-
-/// The report, and the containers that restores put aside.
-#[derive(Serialize)]
-struct Cleaned<'a> {
-    #[serde(flatten)]
-    report: &'a RemovalReport,
-    kept_containers_removed: Vec<&'a str>,
-    kept_containers: &'a [KeptReport],
-}
-
-/// Removes the containers that restores put aside and nobody touched since.
-fn clean_all_kept(
-    docker: &Docker,
-    storage: &LocalStorage,
-    policy: &ContainerPolicy,
-    is_dry_run: bool,
-    bar: &Arc<Bar>,
-) -> Result<Vec<KeptReport>, CliError> {
-    let message = "before its container was removed by a cleanup".to_owned();
-    let safety = safety_snapshot(docker, storage, message, Arc::clone(bar));
-    let mut reports = Vec::new();
-    for history in ContainerHistory::all(storage)? {
-        reports.extend(clean_kept(docker, &history, policy.max_age, &safety, &**bar, is_dry_run)?);
-    }
-    Ok(reports)
 }
 
 fn print_kept(kept: &KeptReport, is_dry_run: bool, context: &Context) -> std::io::Result<()> {
@@ -170,6 +144,12 @@ pub(super) fn print_removed(report: &RemovalReport, context: &Context) -> Result
     }
     for image in &report.stray_images_removed {
         writeln!(out, "{verb} image {image}: it has no snapshot")?;
+    }
+    for kept in &report.kept_containers_left {
+        context.warn(format_args!(
+            "container {}, which a restore put aside, stays: `docker rm --volumes` removes it",
+            Shown::bytes(kept.as_bytes())
+        ));
     }
     if !report.removed.is_empty() && !report.dry_run {
         context.say("`nono rollback cleanup` frees the space in the store");

@@ -38,12 +38,6 @@ pub(in crate::cli) fn run(args: &ResumeArgs, storage: &LocalStorage, context: &C
         Some(id) => vec![ContainerHistory::find(storage, id)?.history],
         None => ContainerHistory::all(storage)?,
     };
-    let mut waiting = Vec::new();
-    for history in histories {
-        if interrupted(&history)?.is_some() {
-            waiting.push(history);
-        }
-    }
     let direction = match (args.abort, args.give_up) {
         (true, _) => Direction::TakeBack,
         (_, true) => Direction::GiveUp,
@@ -52,6 +46,16 @@ pub(in crate::cli) fn run(args: &ResumeArgs, storage: &LocalStorage, context: &C
     let check = HealthCheck { time: Duration::from_secs(args.health_seconds), command: None };
     let mut reports: Vec<ResumeReport> = Vec::new();
     let mut failures: Vec<CliError> = Vec::new();
+    let mut waiting = Vec::new();
+    for history in histories {
+        match interrupted(&history) {
+            // It may be a damaged list alone that has to go.
+            _ if args.give_up => waiting.push(history),
+            Ok(None) => {}
+            Ok(Some(_)) => waiting.push(history),
+            Err(error) => failures.push(error.into()),
+        }
+    }
     if !waiting.is_empty() {
         let docker = Docker::connect()?;
         let bar = Bar::new(context, "restoring");
@@ -80,7 +84,7 @@ pub(in crate::cli) fn run(args: &ResumeArgs, storage: &LocalStorage, context: &C
     if let Some(error) = last {
         return Err(error);
     }
-    if waiting.is_empty() && !args.json {
+    if reports.is_empty() && !args.json {
         context.say("no restore of a container was interrupted");
     }
     let is_unfinished =
@@ -102,12 +106,16 @@ fn tell(report: &ResumeReport, context: &Context) {
         let entry = Shown::bytes(entry.as_bytes());
         context.warn(format_args!("{entry}: this user cannot make sockets and devices"));
     }
+    for aside in &report.set_aside {
+        context.say(format_args!("set aside as {}", Shown::path(aside)));
+    }
     if report.is_given_up {
         context.say(format_args!(
             "the restore of {name} is forgotten: containers and volumes are as it left them"
         ));
         return;
     }
+    let Some(snapshot) = snapshot else { return };
     if report.is_finished {
         context.say(format_args!("the restore of {name} from {session_id}/{snapshot} is complete"));
     } else if let Some(kept) = &report.kept_as {

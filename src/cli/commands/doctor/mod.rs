@@ -132,13 +132,9 @@ fn second_wall() -> Finding {
 /// Pushes after a run have nobody to tell what failed.
 #[cfg(feature = "archive")]
 fn pushes() -> Vec<Finding> {
-    let finding = |failure: crate::remote::PushFailure| {
-        let [remote, id, reason] = [&failure.remote, &failure.session_id, &failure.reason]
-            .map(|text| crate::path_text::Shown::bytes(text.as_bytes()));
-        let found = format!("session {id} was not pushed to {remote}: {reason}");
-        Finding::wrong("push after run", found, format!("nono push {remote} {id}"))
-    };
-    crate::remote::push_failures().into_iter().map(finding).collect()
+    let failures = crate::remote::push_failures();
+    let told = crate::cli::after_run::told(&failures).into_iter();
+    told.map(|(found, advice)| Finding::wrong("push after run", found, advice)).collect()
 }
 
 fn configuration(surroundings: &Surroundings<'_>) -> Finding {

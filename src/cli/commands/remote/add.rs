@@ -15,17 +15,18 @@ use crate::remote::{Address, Place};
 /// Arguments of `nono remote add`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct AddArgs {
-    /// The name: a letter, then letters, digits, - _ and .
+    /// The name: a letter, then letters, digits, dots, - and _
     #[arg(value_name = "NAME")]
     name: String,
     /// The place: a directory, s3://BUCKET/FOLDER, gs://BUCKET/FOLDER, az://CONTAINER/FOLDER
     #[arg(value_name = "URL")]
     url: String,
-    #[command(flatten)]
-    seal: SealArgs,
     /// Print the remote as JSON
     #[arg(long)]
     json: bool,
+    // A heading is that of all that follows.
+    #[command(flatten)]
+    seal: SealArgs,
 }
 
 #[derive(Serialize)]

@@ -104,7 +104,7 @@ pub(in crate::cli) fn run(args: &CleanupArgs, context: &Context) -> Outcome {
     if !args.dry_run && !args.yes && !going.is_empty() && !confirm(&going, context)? {
         bar.finish();
         context.say("nothing was removed");
-        return Ok(0);
+        return Ok(1);
     }
     let expected = Amount { entries: going.len() as u64, bytes: 0 };
     bar.begin(Stage::Remove, Some(expected));
@@ -159,9 +159,11 @@ fn tells_time(id: &str) -> bool {
 fn confirm(going: &[(String, u64)], context: &Context) -> Result<bool, CliError> {
     let archives = counted(going.len() as u64, "archive");
     if !context.stdin_is_terminal {
-        let message =
-            format!("nothing was removed: {archives} would be, and there is nobody to ask");
-        return Err(CliError::failed(message).with_hint("--yes removes, --dry-run only looks"));
+        let message = format!(
+            "nothing was removed: cleanup asks first whether {archives} may go, and this is no \
+             terminal"
+        );
+        return Err(CliError::usage(message).with_hint("--yes removes, --dry-run only looks"));
     }
     context.confirm(&format!("remove {archives} for good?"))
 }

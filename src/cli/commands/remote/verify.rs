@@ -26,11 +26,12 @@ pub(in crate::cli) struct VerifyArgs {
     /// Sessions to check, by their whole ids [default: all]
     #[arg(value_name = "ID")]
     ids: Vec<String>,
-    #[command(flatten)]
-    unseal: UnsealArgs,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
+    // A heading is that of all that follows.
+    #[command(flatten)]
+    unseal: UnsealArgs,
 }
 
 #[derive(Default, Serialize)]

@@ -1,0 +1,199 @@
+//! Sentences that lead on: a hint goes where the user wanted to go, a sum counts what it says, and a
+//! help speaks of its own command.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use crate::fixture::Fixture;
+
+fn git(fixture: &Fixture, script: &str) {
+    let mut command = Command::new("sh");
+    command.args(["-ec", script]).current_dir(fixture.project()).env("HOME", fixture.path("home"));
+    for (name, value) in [("AUTHOR", "a"), ("COMMITTER", "a")] {
+        command.env(format!("GIT_{name}_NAME"), value).env(format!("GIT_{name}_EMAIL"), "a@b");
+    }
+    assert!(command.status().unwrap().success(), "{script}");
+}
+
+#[test]
+fn both_sums_of_an_undo_count_the_same_paths() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    fixture.write("b", "1");
+    git(&fixture, "git init -q; git add .; git commit -qm one");
+    fixture
+        .record("rm a; echo 2 > b; git -c user.name=a -c user.email=a@b commit -qam two")
+        .success();
+    let planned = fixture.nono(&["undo", "--dry-run"]).success();
+    let sum = |text: &str| {
+        let sum = text.rsplit(".git: ").next().unwrap();
+        sum.split_whitespace().take(2).collect::<Vec<_>>().join(" ")
+    };
+    let did = planned.stdout.lines().find(|line| line.starts_with("what it did: ")).unwrap();
+    let would = planned.stderr.lines().find(|line| line.contains("would do this")).unwrap();
+    assert_eq!(sum(did), sum(would), "{}{}", planned.stdout, planned.stderr);
+    assert!(did.contains("~1 modified") && did.contains("-1 deleted"), "{did}");
+    assert!(planned.stdout.contains("~ repository  .git: "), "{}", planned.stdout);
+    assert!(!planned.stdout.contains("~ modified    .git"), "{}", planned.stdout);
+}
+
+#[test]
+fn touched_files_are_counted_in_a_stat_and_a_mode_is_named_in_a_log() {
+    let fixture = Fixture::new();
+    for name in ["a", "b", "c"] {
+        fs::set_permissions(fixture.write(name, "1"), PermissionsExt::from_mode(0o644)).unwrap();
+    }
+    fixture.record("touch -d 2001-01-01 a b; echo 2 > c").success();
+    let stat = fixture.nono(&["diff", "--stat"]).success();
+    assert!(!stat.stdout.contains("modification time"), "{}", stat.stdout);
+    assert!(stat.says("2 files touched (-v names them)"), "{}", stat.stderr);
+    let named = fixture.nono(&["-v", "diff", "--stat"]).success();
+    assert_eq!(named.stdout.matches("modification time changed").count(), 2, "{}", named.stdout);
+    fixture.record("chmod 600 c").success();
+    let log = fixture.nono(&["log", "c"]).success();
+    assert!(log.stdout.contains("mode 644 → 600"), "{}", log.stdout);
+    fixture.nono(&["undo", "--yes"]).success();
+    let log = fixture.nono(&["log"]).success();
+    let first = log.stdout.lines().next().unwrap();
+    assert!(first.contains("  undone  sh -c 'chmod 600 c'"), "{}", log.stdout);
+}
+
+#[test]
+fn a_diff_after_a_snapshot_is_with_now_and_names_go_up() {
+    let fixture = Fixture::new();
+    fixture.write("src/core/m1", "1");
+    fixture.write("src/web/m2", "1");
+    fixture.nono(&["snapshot"]).success();
+    fixture.write("src/core/m1", "2");
+    fixture.write("src/web/m2", "2");
+    let mut command = fixture.command(&["diff", "--name-only"]);
+    command.current_dir(fixture.project().join("src/core"));
+    let names = crate::fixture::finished(command.output().unwrap()).success();
+    assert_eq!(names.stdout, "m1\n../web/m2\n");
+    // With a second snapshot, it is between the two.
+    fixture.nono(&["snapshot", "--session", "latest"]).success();
+    fixture.write("src/core/m1", "1");
+    let names = fixture.nono(&["diff", "--name-only"]).success();
+    assert_eq!(names.stdout, "src/core/m1\nsrc/web/m2\n");
+}
+
+#[test]
+fn a_path_at_the_wrong_place_is_answered_with_the_right_one() {
+    let fixture = Fixture::new().ignored("none");
+    fixture.write(".gitignore", "*.db\n");
+    fixture.write("a", "1");
+    fixture.write("big.db", vec![b'x'; 3 << 20]);
+    fixture.record("echo 2 > a").success();
+    let hint = fixture.nono(&["rollback", "restore", "a"]).fails(1, "there is no session \"a\"");
+    assert!(hint.says("nono rollback restore latest a"), "{}", hint.stderr);
+    fixture.nono(&["rollback", "restore", "latest", "big.db"]).fails(1, "left");
+    let project = fixture.project();
+    let other = fixture.path("other");
+    fs::create_dir(&other).unwrap();
+    let elsewhere = |words: &[&str]| {
+        let mut command = fixture.command(words);
+        command.current_dir(&other);
+        crate::fixture::finished(command.output().unwrap())
+    };
+    let path = project.join("a").display().to_string();
+    let way = format!("cd {} && nono undo a", project.display());
+    let told = elsewhere(&["undo", "--yes", &path]).fails(1, "no session has recorded");
+    assert!(told.says(&way), "{}", told.stderr);
+    // The same where something else is recorded.
+    fs::write(other.join("x"), "1").unwrap();
+    let run = ["run", "--rollback", "--no-rollback-prompt", "--", "sh", "-c", "echo 2 > x"];
+    elsewhere(&run).success();
+    let told = elsewhere(&["undo", "--yes", &path]).fails(1, "has recorded nothing at");
+    assert!(told.says(&way), "{}", told.stderr);
+}
+
+#[test]
+fn a_help_speaks_of_its_own_command() {
+    let fixture = Fixture::new();
+    let help = |words: &[&str]| {
+        let text = fixture.nono(&[words, &["--help"]].concat()).success().stdout;
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert!(help(&["remote", "add"]).contains("a letter, then letters, digits, dots, - and _"));
+    assert!(!help(&["agent", "uninstall"]).contains("--mcp"));
+    assert!(help(&["agent", "install"]).contains("--mcp"));
+    for words in [["undo"], ["redo"]] {
+        assert!(!help(&words).contains("restore --to"), "{words:?}");
+        assert!(!help(&words).contains("after the session"), "{words:?}");
+    }
+    for words in [
+        &["push"][..],
+        &["pull"],
+        &["remote", "add"],
+        &["remote", "verify"],
+        &["archive", "show"],
+        &["archive", "verify"],
+        &["archive", "import"],
+    ] {
+        let text = help(words);
+        let (json, heading) = (text.find("--json"), text.find("cryption:"));
+        assert!(json.is_some() && json < heading, "{words:?}: {text}");
+    }
+}
+
+#[test]
+fn a_wrong_setting_is_told_in_plain_words_and_changes_nothing() {
+    let fixture = Fixture::new();
+    for value in ["two", "-1"] {
+        let told = fixture.nono(&["config", "set", "max_sessions", value]);
+        let told = told.fails(2, "a whole number, 0 or more; nothing was changed");
+        assert!(!told.says("config.toml:") && !told.says("u64"), "{}", told.stderr);
+    }
+    let mut edit = fixture.command(&["config", "edit"]);
+    edit.env("EDITOR", "false");
+    crate::fixture::finished(edit.output().unwrap()).fails(1, "was not changed");
+    let config = fixture.path("home/.config/nono");
+    let left = fs::read_dir(&config).into_iter().flatten().count();
+    assert_eq!(left, 0, "{}", config.display());
+}
+
+#[test]
+fn of_many_ids_that_begin_alike_the_newest_are_named() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    for _ in 0..7 {
+        fixture.nono(&["snapshot"]).success();
+    }
+    let told = fixture.nono(&["rollback", "show", "2"]).fails(1, "could be any of");
+    assert!(told.says(&fixture.latest()) && told.says("and 2 more"), "{}", told.stderr);
+}
+
+#[test]
+fn many_paths_are_summed_up_unless_somebody_asks_for_all() {
+    let fixture = Fixture::new();
+    for number in 0..40 {
+        fixture.write(&format!("many/f{number}"), "1");
+    }
+    fixture.record("rm -rf many; echo 1 > made").success();
+    for number in 0..30 {
+        fixture.write(&format!("own/f{number}"), "1");
+    }
+    let done = fixture.nono(&["undo", "--yes"]).success();
+    assert_eq!(done.stdout.lines().count(), 2, "{}", done.stdout);
+    assert!(done.stdout.contains("many/  +40 files"), "{}", done.stdout);
+    assert!(done.says("so it stays: own (with 30 paths in it)"), "{}", done.stderr);
+    fixture.nono(&["redo", "--yes"]).success();
+    let all = fixture.nono(&["-v", "undo", "--yes"]).success();
+    assert_eq!(all.stdout.matches("+ created     many/f").count(), 40, "{}", all.stdout);
+    assert!(all.stderr.contains("so it stays:\nnono:   own\n"), "{}", all.stderr);
+}
+
+#[test]
+fn a_limit_that_lets_nothing_go_yet_says_why() {
+    let fixture = Fixture::new();
+    for number in 0..4 {
+        fixture.record(&format!("echo {number} > a")).success();
+    }
+    let told = fixture.nono(&["rollback", "cleanup", "--max-sessions", "1", "--dry-run"]).success();
+    assert!(
+        told.says("3 sessions over a limit stay: they are younger than a day"),
+        "{}",
+        told.stderr
+    );
+}
