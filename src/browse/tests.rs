@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::{BrowseError, DirectoryKey, Scope, StoreTree};
 use crate::object::ContentHash;
-use crate::snapshot::{Budget, SessionMetadata, SnapshotManager};
+use crate::snapshot::{Budget, SessionDir, SessionMetadata, SnapshotManager};
 use crate::store::LocalStore;
 use crate::sys::Dir;
 use crate::walk::ExclusionConfig;
@@ -1035,4 +1035,21 @@ fn manifests_of_snapshots_that_nobody_looks_at_are_not_read() {
     let cut = text.find("\"not_captured\"").unwrap();
     fs::write(&path, format!("{} \"not_captured\": [!", &text[..cut])).unwrap();
     assert_eq!(read(&world.tree(), world.inside("s/0", "file")).unwrap(), b"x");
+}
+
+#[test]
+fn latest_is_no_session_that_an_archive_brought() {
+    let world = World::new();
+    world.write("a", "1");
+    for id in ["20260101-000000-1", "20260101-000000-2"] {
+        world.session(id).create_baseline().unwrap();
+    }
+    let tree = world.tree();
+    assert_eq!(target(&tree, "latest"), "20260101-000000-2");
+    let newest = SessionDir::open(&world.root.join("20260101-000000-2")).unwrap();
+    let metadata = SessionMetadata { received: true, ..newest.metadata().unwrap() };
+    newest.save_metadata(&metadata).unwrap();
+    assert_eq!(target(&world.tree(), "latest"), "20260101-000000-1");
+    // It is there, by its id.
+    assert!(names(&world.tree(), "").contains(&"20260101-000000-2".to_owned()));
 }
