@@ -202,7 +202,7 @@ fn the_usual_place_is_found_and_sessions_are_pinned_unless_told_otherwise() {
     other.nono(&["import", "--no-pin", sample().to_str().unwrap()]).success();
     let list = other.nono(&["rollback", "list", "--json"]).success().json();
     assert_eq!(list[0]["pinned"], false);
-    other.nono(&["import"]).fails(1, "No such file");
+    other.nono(&["import"]).fails(1, "there are no sessions of the other nono at");
 }
 
 #[test]
