@@ -22,6 +22,10 @@ use crate::sys::{self, Dir};
 /// Stores whose directories stay open.
 const OPEN_STORES: NonZeroUsize = NonZeroUsize::new(32).unwrap();
 
+/// Bytes of decompressed blocks that stay in memory, of each store: the small files of a directory of
+/// 40,000 names. Programs read a long directory in the order of inode numbers.
+const BLOCKS_KEPT_BYTES: usize = 24 << 20;
+
 /// All stores that were seen.
 pub(super) struct Stores {
     known: Mutex<Known>,
@@ -87,10 +91,22 @@ impl Stores {
         }
         let place = self.place(id)?;
         let identity = identity(&place.path)?;
-        let store = Arc::new(LocalStore::open(&place.path).map_err(from_store)?);
+        let store = LocalStore::open(&place.path).map_err(from_store)?;
+        store.keep_blocks(BLOCKS_KEPT_BYTES);
+        let store = Arc::new(store);
         let open = OpenStore { store: store.clone(), identity };
         let _evicted = self.known.lock().open.push(id, open);
         Ok(store)
+    }
+
+    #[cfg(test)]
+    pub(super) fn blocks_read(&self) -> u64 {
+        self.known.lock().open.iter().map(|(_, open)| open.store.blocks_read()).sum()
+    }
+
+    #[cfg(test)]
+    pub(super) fn forget_blocks(&self) {
+        self.known.lock().open.iter().for_each(|(_, open)| open.store.drop_cached_packs().unwrap());
     }
 
     fn place(&self, id: StoreId) -> io::Result<StorePlace> {

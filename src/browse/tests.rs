@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::{BrowseError, DirectoryKey, Scope, StoreTree};
 use crate::object::ContentHash;
-use crate::snapshot::{Budget, SessionMetadata, SnapshotManager};
+use crate::snapshot::{Budget, SessionDir, SessionMetadata, SnapshotManager};
 use crate::store::LocalStore;
 use crate::sys::Dir;
 use crate::walk::ExclusionConfig;
@@ -104,6 +104,10 @@ fn target(tree: &StoreTree, path: &str) -> String {
         Kind::Symlink { target } => String::from_utf8(target.into_vec()).unwrap(),
         _ => panic!("{path} is not a symlink"),
     }
+}
+
+fn hash_of(parts: &[&[u8]]) -> [u8; 32] {
+    *ContentHash::of(&parts.concat()).as_bytes()
 }
 
 /// Opens a file, and says how long it is.
@@ -448,10 +452,7 @@ fn what_was_stored_anew_in_a_file_of_its_own_is_read_from_that() {
     for number in 0..=crate::store::READING_LOOKS as usize {
         assert_eq!(file(number % 500).unwrap(), contents(number % 500));
     }
-    // A neighbour in the block of number 123 may have been among the last.
-    for number in 300..400 {
-        file(number).unwrap();
-    }
+    tree.forget_blocks();
     for pack in fs::read_dir(world.root.join("objects/packs")).unwrap() {
         let path = pack.unwrap().path();
         let mut bytes = fs::read(&path).unwrap();
@@ -731,6 +732,35 @@ fn a_long_file_of_which_a_pack_has_damaged_chunks_is_read_from_another_pack() {
 }
 
 #[test]
+fn a_directory_that_is_read_in_the_order_of_inode_numbers_needs_each_block_once() {
+    let world = World::new();
+    let count = 6000_u64;
+    for number in 0..count {
+        // Bytes that do not repeat, so that no two files are one object: 12 MB together.
+        let seed = number.to_le_bytes();
+        let bytes: Vec<u8> = (0..64_u8).flat_map(|at| hash_of(&[&seed, &[at]])).collect();
+        world.write(&format!("file {number}"), bytes);
+    }
+    let manager = world.session("20260101-000000-1");
+    manager.create_baseline().unwrap();
+    let packs = manager.store().all_packs().unwrap();
+    let blocks: u64 = packs.iter().map(|pack| pack.block_count() as u64).sum();
+    assert!(blocks > 90, "{blocks}");
+    let tree = world.tree();
+    let folder = at(&tree, world.inside("20260101-000000-1/0", ""));
+    let mut entries = tree.list(&key(&folder)).unwrap();
+    assert_eq!(entries.len() as u64, count);
+    entries.sort_by_key(|entry| entry.node.state.map(|StateId(bytes)| bytes));
+    let mut buffer = Vec::new();
+    for entry in &entries {
+        let Kind::File { size, content } = &entry.node.kind else { panic!("not a file") };
+        tree.read_whole(content, *size, &mut buffer).unwrap();
+    }
+    let read = tree.blocks_read();
+    assert!(read <= blocks, "{read} of {blocks}");
+}
+
+#[test]
 fn pieces_of_many_long_files_are_read_at_once() {
     const LEN: u32 = (6 << 20) + 77;
     let world = World::new();
@@ -1005,4 +1035,21 @@ fn manifests_of_snapshots_that_nobody_looks_at_are_not_read() {
     let cut = text.find("\"not_captured\"").unwrap();
     fs::write(&path, format!("{} \"not_captured\": [!", &text[..cut])).unwrap();
     assert_eq!(read(&world.tree(), world.inside("s/0", "file")).unwrap(), b"x");
+}
+
+#[test]
+fn latest_is_no_session_that_an_archive_brought() {
+    let world = World::new();
+    world.write("a", "1");
+    for id in ["20260101-000000-1", "20260101-000000-2"] {
+        world.session(id).create_baseline().unwrap();
+    }
+    let tree = world.tree();
+    assert_eq!(target(&tree, "latest"), "20260101-000000-2");
+    let newest = SessionDir::open(&world.root.join("20260101-000000-2")).unwrap();
+    let metadata = SessionMetadata { received: true, ..newest.metadata().unwrap() };
+    newest.save_metadata(&metadata).unwrap();
+    assert_eq!(target(&world.tree(), "latest"), "20260101-000000-1");
+    // It is there, by its id.
+    assert!(names(&world.tree(), "").contains(&"20260101-000000-2".to_owned()));
 }

@@ -99,6 +99,18 @@ impl StoreTree {
         })
     }
 
+    /// How many blocks of packs were read so far, of all stores.
+    #[cfg(test)]
+    pub(super) fn blocks_read(&self) -> u64 {
+        self.stores.blocks_read()
+    }
+
+    /// What is read next of packs is read from the disk.
+    #[cfg(test)]
+    pub(super) fn forget_blocks(&self) {
+        self.stores.forget_blocks();
+    }
+
     /// A folder of the mount's own.
     fn folder(&self, key: impl Into<DirectoryKey>, mtime: FileTime) -> StoreNode {
         self.own(Kind::Directory(key.into()), FOLDER_MODE, mtime)

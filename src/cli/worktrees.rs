@@ -59,7 +59,7 @@ impl Elsewhere {
                 context.say(match has_walls {
                     true => format!(
                         "commits cannot be made from here: the top of the repository is above \
-                         (--allow {at})"
+                         (--allow {at}); what lies there cannot be read, and git shows it as deleted"
                     ),
                     false => format!(
                         "commits are not recorded: the top of the repository is above (--allow {at})"

@@ -242,18 +242,29 @@ impl Marks {
         worker.trees.clear();
         let bytes = worker.read_list(store, step)?;
         self.reached.insert(step.hash, bytes);
+        self.mark_chunks(store, &step.hash, bytes)?;
         for (hash, bytes) in &worker.files {
-            if worker.recent.is_new(hash)
-                && self.reached.insert_if_new(*hash, *bytes)
-                && *bytes > MAX_PACKED_BYTES
-            {
-                // Their bytes are those of the file.
-                for chunk in store.chunks_of(hash)? {
-                    self.reached.insert_if_new(chunk, 0);
-                }
+            if worker.recent.is_new(hash) && self.reached.insert_if_new(*hash, *bytes) {
+                self.mark_chunks(store, hash, *bytes)?;
             }
         }
         Ok(std::mem::take(&mut worker.trees))
+    }
+
+    /// Marks what an object of so many bytes is cut into: contents of a file, or a list.
+    fn mark_chunks(
+        &self,
+        store: &LocalStore,
+        hash: &ContentHash,
+        bytes: u64,
+    ) -> Result<(), StoreError> {
+        if bytes > MAX_PACKED_BYTES {
+            for chunk in store.chunks_of(hash)? {
+                // Their bytes are those of the object.
+                self.reached.insert_if_new(chunk, 0);
+            }
+        }
+        Ok(())
     }
 
     /// Marks lists, and notes those that are to be read.

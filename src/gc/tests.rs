@@ -241,6 +241,26 @@ fn orphans_go_only_when_they_are_older_than_the_grace_time() {
 }
 
 #[test]
+fn what_a_list_of_names_is_cut_into_stays_as_long_as_the_list_is_needed() {
+    let lab = Lab::new();
+    // Long names, so that few make a list that is packed in chunks.
+    for number in 0..700 {
+        lab.write(&format!("sub/{number:03}{}", "x".repeat(240)), "a file");
+    }
+    let first = lab.session("first");
+    let second = lab.session("second");
+    lab.store().pack_all_long(&crate::progress::NoProgress).unwrap();
+    assert_sound(&first);
+    let options = CleanupOptions { grace: Duration::ZERO, ..CleanupOptions::default() };
+    let plan = lab.plan(&["first"]);
+    plan.apply(|| Ok::<_, Infallible>(vec![lab.open("second")]), &options).unwrap();
+    assert_sound(&second);
+    let plan = lab.plan(&["second"]);
+    plan.apply(|| Ok::<_, Infallible>(vec![]), &options).unwrap();
+    assert_eq!(lab.stored(), (0, 0));
+}
+
+#[test]
 fn orphans_of_a_snapshot_that_was_never_published_survive_the_removal_of_a_session() {
     let lab = Lab::new();
     lab.session("first");

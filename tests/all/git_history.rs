@@ -641,7 +641,8 @@ fn below_the_top_history_can_be_read_and_no_commit_be_made() {
     let run = record_in(&repository, &deep, script).success();
     let top = repository.fixture.project();
     let said = format!(
-        "commits cannot be made from here: the top of the repository is above (--allow {})",
+        "commits cannot be made from here: the top of the repository is above (--allow {}); \
+         what lies there cannot be read, and git shows it as deleted",
         top.display()
     );
     assert!(run.says(&said), "{}", run.stderr);

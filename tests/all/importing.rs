@@ -316,6 +316,7 @@ fn a_path_that_is_a_symlink_now_is_left_alone_by_a_restore() {
 fn a_directory_without_sessions_says_so() {
     let fixture = Fixture::new();
     fixture.nono(&["import", "."]).fails(1, "holds no sessions of another nono");
+    fixture.nono(&["import"]).fails(1, "there are no sessions of the other nono at");
 }
 
 #[test]

@@ -197,3 +197,16 @@ fn a_limit_that_lets_nothing_go_yet_says_why() {
         told.stderr
     );
 }
+
+#[test]
+fn a_refused_undo_lists_nothing_as_done() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    fixture.write("b", "1");
+    fixture.record("echo 2 > a; echo 2 > b").success();
+    fixture.write("a", "mine");
+    let refused = fixture.nono(&["undo", "--yes"]).fails(1, "nothing was changed");
+    assert_eq!(refused.stdout, "");
+    assert!(!refused.says("restoring"), "{}", refused.stderr);
+    assert!(refused.says("nono redo brings them back"), "{}", refused.stderr);
+}

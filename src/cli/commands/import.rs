@@ -14,6 +14,7 @@ use crate::cli::render::byte_size;
 use crate::import::{ImportOutcome, ImportReport, find_sessions, import_session, usual_place};
 use crate::path_text::{Shown, serde_path};
 use crate::progress::Progress;
+use crate::sys;
 
 /// So many files that could not be taken over are named for each session.
 const NAMED: usize = 20;
@@ -52,9 +53,17 @@ pub(in crate::cli) fn run(args: &ImportArgs, store: &StoreArgs, context: &Contex
     let dirs = match args.dir.as_slice() {
         [] => {
             let (state, home) = (std::env::var_os("XDG_STATE_HOME"), std::env::var_os("HOME"));
-            vec![usual_place(state, home).ok_or_else(|| {
+            let usual = usual_place(state, home).ok_or_else(|| {
                 CliError::usage("neither XDG_STATE_HOME nor HOME is set: name the directory")
-            })?]
+            })?;
+            if matches!(sys::kind_of(&usual), Ok(None)) {
+                let usual = Shown::path(&usual);
+                return Err(CliError::failed(format!(
+                    "there are no sessions of the other nono at {usual}"
+                ))
+                .with_hint("nono import DIR reads them elsewhere"));
+            }
+            vec![usual]
         }
         dirs => dirs.to_vec(),
     };

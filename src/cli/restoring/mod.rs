@@ -136,13 +136,14 @@ impl<'a> Restoring<'a> {
         if !self.may_run(context)? {
             return Ok(1);
         }
-        if !self.is_for_program {
-            report::announce(&self.manager.session().id(), self.number, &self.roots, context);
-        }
         let report = self.carry_out(context)?;
         if self.is_for_program {
             context.json(&report)?;
+        } else if report.is_refused() {
+            // A list would look like something that was done.
+            print_outcome(&report, self.is_whole(), self.asked_by, &self.roots, context);
         } else {
+            report::announce(&self.manager.session().id(), self.number, &self.roots, context);
             if shows_changes {
                 print_report(&report, &self.roots, context)?;
             } else {

@@ -1,5 +1,5 @@
 //! Long contents on their way into packs: hashed as a whole by one thread, cut and stored by
-//! another.
+//! another. Long lists of names, which are in memory, are cut as they are.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -7,7 +7,7 @@ use std::panic::resume_unwind;
 use std::sync::mpsc;
 use std::thread;
 
-use super::cut::{LONGEST, SHORTEST, first, first_of_zeros};
+use super::cut::{Lengths, OF_CONTENTS, OF_LISTS, first_of_zeros};
 use super::{Head, MOST_PARTS, MOST_RUNS, Part, Run};
 use crate::object::{ContentHash, hash_each};
 use crate::store::import::{Hashed, OpenFile, RangeError, hash_ranges};
@@ -18,7 +18,10 @@ use crate::sys;
 
 /// Longer contents may need more parts than a head has room for.
 pub(in crate::store) const LONGEST_BYTES: u64 =
-    MOST_PARTS as u64 * MOST_RUNS as u64 * SHORTEST as u64;
+    MOST_PARTS as u64 * MOST_RUNS as u64 * OF_CONTENTS.shortest as u64;
+/// Longer lists may, in bytes.
+pub(in crate::store) const LONGEST_LIST_BYTES: u64 =
+    MOST_PARTS as u64 * MOST_RUNS as u64 * OF_LISTS.shortest as u64;
 
 /// From this length on, the contents are hashed by one thread and cut by another: to start one
 /// takes 0.1 ms.
@@ -48,7 +51,7 @@ pub(in crate::store) fn import(
     transfer: &mut Transfer<'_>,
 ) -> Result<Chunked, ImportError> {
     let source = OpenFile { file: source, sparse };
-    let mut cutter = Cutter::new(packer);
+    let mut cutter = Cutter::new(packer, OF_CONTENTS);
     let hashed = if size < OVERLAP_BYTES {
         hash_ranges(&source, size, transfer, |offset, bytes| cutter.add(offset, bytes))
     } else {
@@ -57,6 +60,20 @@ pub(in crate::store) fn import(
     let hashed = hashed.map_err(failure)?;
     let (head, new_bytes) = cutter.finish(hashed.size, sparse)?;
     Ok(Chunked { hashed, new_bytes, head: head.encode() })
+}
+
+/// Cuts a list of names and stores the chunks. Returns the head of the list of these.
+///
+/// # Errors
+/// When the store cannot be written.
+pub(in crate::store) fn import_list(
+    packer: &Packer<'_>,
+    bytes: &[u8],
+) -> Result<Vec<u8>, StoreError> {
+    let mut cutter = Cutter::new(packer, OF_LISTS);
+    cutter.add(0, bytes)?;
+    let (head, _) = cutter.finish(bytes.len() as u64, false)?;
+    Ok(head.encode())
 }
 
 /// Cuts the first `size` bytes of a file, stores those of the chunks that are wanted, and takes
@@ -73,7 +90,7 @@ pub(super) fn fill(
     transfer: &mut Transfer<'_>,
 ) -> Result<(), ImportError> {
     let source = OpenFile { file: source, sparse };
-    let mut cutter = Cutter { wanted: Some(wanted), ..Cutter::new(packer) };
+    let mut cutter = Cutter { wanted: Some(wanted), ..Cutter::new(packer, OF_CONTENTS) };
     let hashed = hash_ranges(&source, size, transfer, |offset, bytes| cutter.add(offset, bytes));
     let hashed = hashed.map_err(failure)?;
     cutter.finish(hashed.size, sparse)?;
@@ -133,6 +150,7 @@ fn overlapped(
 /// Contents that come in order, with gaps where there are holes.
 struct Cutter<'p, 's> {
     packer: &'p Packer<'s>,
+    lengths: Lengths,
     /// The bytes that came and were not cut yet.
     rest: Vec<u8>,
     /// Where the next bytes come.
@@ -145,16 +163,16 @@ struct Cutter<'p, 's> {
 }
 
 impl<'p, 's> Cutter<'p, 's> {
-    fn new(packer: &'p Packer<'s>) -> Self {
+    fn new(packer: &'p Packer<'s>, lengths: Lengths) -> Self {
         let (rest, runs, parts) = (Vec::new(), Vec::new(), Vec::new());
-        Self { packer, rest, at: 0, runs, parts, new_bytes: 0, wanted: None }
+        Self { packer, lengths, rest, at: 0, runs, parts, new_bytes: 0, wanted: None }
     }
 
     fn add(&mut self, offset: u64, bytes: &[u8]) -> Result<(), StoreError> {
         self.add_zeros(offset.saturating_sub(self.at))?;
         self.rest.extend_from_slice(bytes);
         self.at += bytes.len() as u64;
-        self.cut(LONGEST)
+        self.cut(self.lengths.longest)
     }
 
     fn add_zeros(&mut self, mut count: u64) -> Result<(), StoreError> {
@@ -162,18 +180,19 @@ impl<'p, 's> Cutter<'p, 's> {
         // What is left of the bytes before is cut as if the zeros were bytes as well.
         let mut zeros = 0;
         while count > 0 && zeros < self.rest.len() {
-            let step = count.min(LONGEST as u64);
+            let step = count.min(self.lengths.longest as u64);
             self.rest.resize(self.rest.len() + step as usize, 0);
             (count, zeros) = (count - step, zeros + step as usize);
-            self.cut(LONGEST)?;
+            self.cut(self.lengths.longest)?;
         }
         if count > 0 { self.cut_zeros(count) } else { Ok(()) }
     }
 
-    /// Adds zeros behind nothing but zeros: all chunks are the same.
+    /// Adds zeros behind nothing but zeros, of contents: all chunks are the same.
     fn cut_zeros(&mut self, count: u64) -> Result<(), StoreError> {
         let (len, all) = (first_of_zeros() as u64, self.rest.len() as u64 + count);
-        let times = all.checked_sub(LONGEST as u64).map_or(0, |beyond| beyond / len + 1);
+        let times =
+            all.checked_sub(self.lengths.longest as u64).map_or(0, |beyond| beyond / len + 1);
         if times > 0 {
             let zeros = vec![0; len as usize];
             let hash = ContentHash::of(&zeros);
@@ -195,7 +214,7 @@ impl<'p, 's> Cutter<'p, 's> {
         let rest = std::mem::take(&mut self.rest);
         let (mut chunks, mut left) = (Vec::new(), &*rest);
         while left.len() >= least.max(1) {
-            let (chunk, behind) = left.split_at(first(left));
+            let (chunk, behind) = left.split_at(self.lengths.first(left));
             chunks.push(chunk);
             left = behind;
         }

@@ -33,7 +33,7 @@ use super::packs::MAX_PACKED_BYTES;
 use crate::object::ContentHash;
 
 pub(super) use file::{Choice, ChunkedFile};
-pub(super) use import::{Chunked, LONGEST_BYTES, import};
+pub(super) use import::{Chunked, LONGEST_BYTES, LONGEST_LIST_BYTES, import, import_list};
 
 const HASH_BYTES: usize = 32;
 const SIZE_BYTES: usize = 8;

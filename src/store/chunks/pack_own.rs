@@ -45,7 +45,7 @@ impl LocalStore {
     }
 
     /// The same on any file system.
-    pub(super) fn pack_all_long(&self, progress: &dyn Progress) -> Result<PackedOwn, StoreError> {
+    pub(crate) fn pack_all_long(&self, progress: &dyn Progress) -> Result<PackedOwn, StoreError> {
         let mut done = PackedOwn::default();
         let mut left = self.long_own_files()?;
         while !left.is_empty() {

@@ -4,19 +4,24 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-use super::cut::{LONGEST, SHORTEST, first, first_of_zeros};
+use super::cut::{OF_CONTENTS, first_of_zeros};
 use super::pack_own::PackedOwn;
 use super::{Head, Part, Run};
-use crate::object::ContentHash;
+use crate::object::{Attributes, ContentHash, Node, Tree, TreeEntry};
 use crate::progress::NoProgress;
 use crate::repair::{RepairOptions, repair_session};
 use crate::snapshot::{Budget, SessionDir, SnapshotManager};
 use crate::store::packs::{Kind, LongFiles, Packer};
 use crate::store::{
     Imported, LocalStore, ObjectSource, ObjectStore, StopsAt, StoreError, Transfer, hash_object,
+    read_root_tree,
 };
 use crate::sys::stat_open_file;
+use crate::verify::{VerifyOptions, verify_session};
 use crate::walk::ExclusionConfig;
+
+const SHORTEST: usize = OF_CONTENTS.shortest;
+const LONGEST: usize = OF_CONTENTS.longest;
 
 /// Bytes that repeat nowhere.
 fn noise(len: usize, mut seed: u64) -> Vec<u8> {
@@ -138,6 +143,50 @@ fn the_same_file_is_stored_once_and_a_small_change_costs_little() {
     assert!(changed.is_new && changed.new_bytes < most, "{}", changed.new_bytes);
     assert!(lab.packed_bytes() - before < most);
     assert!(bytes_of(&lab.export(&changed).unwrap()) == bytes);
+}
+
+#[test]
+fn a_long_list_of_names_of_which_some_change_costs_little_and_comes_back() {
+    let lab = Lab::new();
+    let list = |changed: &[usize]| {
+        let entry = |number: usize| TreeEntry {
+            name: format!("name {number:06}").into_bytes().into(),
+            attributes: Attributes::default(),
+            node: Node::file(
+                1,
+                ContentHash::of(
+                    &[number, usize::from(changed.contains(&number))]
+                        .map(usize::to_le_bytes)
+                        .concat(),
+                ),
+            ),
+        };
+        Tree::new((0..10_000).map(entry).collect()).encode()
+    };
+    let write = |bytes: &[u8]| {
+        let lock = lab.store.lock_shared().unwrap();
+        let packer = Packer::new(&lab.store, &lock);
+        let stored = packer.write(bytes).unwrap();
+        // Also before it is written.
+        assert!(packer.read(&stored.hash, bytes.len() as u64).unwrap() == bytes);
+        packer.finish().unwrap();
+        stored
+    };
+    let first = list(&[]);
+    assert!(first.len() > 350_000);
+    assert!(write(&first).is_new);
+    let before = lab.packed_bytes();
+    assert!(before < first.len() as u64, "{before}");
+    assert!(!write(&first).is_new);
+    assert_eq!(lab.packed_bytes(), before);
+    // Neighbours, here and there.
+    let changed: Vec<_> = (0..10).flat_map(|at| at * 1000..at * 1000 + 10).collect();
+    let second = list(&changed);
+    let stored = write(&second);
+    let more = lab.packed_bytes() - before;
+    assert!(more < second.len() as u64 / 4, "{more}");
+    assert!(lab.store.read(&stored.hash, second.len() as u64).unwrap() == second);
+    assert!(lab.store.open_object(&stored.hash).unwrap().is_chunked());
 }
 
 #[test]
@@ -407,6 +456,48 @@ fn a_repair_reads_no_list_that_makes_more_than_its_file_has() {
     assert!(lab.store.read(&hash, 300_000).unwrap() == bytes);
 }
 
+/// The lists of names that a snapshot has, and the chunks of the long ones.
+fn chunks_of_lists(manager: &SnapshotManager) -> Vec<ContentHash> {
+    let manifest = manager.load_manifest(0).unwrap();
+    let root = read_root_tree(manager.store(), &manifest.merkle_root).unwrap();
+    let Node::Directory { tree } = root.entries[0].node else { panic!("not a directory") };
+    manager.store().chunks_of(&tree).unwrap()
+}
+
+#[test]
+fn whatever_chunk_of_a_long_list_of_names_goes_it_is_missed_and_stored_again() {
+    let temp = tempfile::tempdir().unwrap();
+    let [work, session] = ["work", "session"].map(|name| temp.path().join(name));
+    std::fs::create_dir(&work).unwrap();
+    for number in 0..700_u32 {
+        let name = ContentHash::of(&[number as u8, (number >> 8) as u8]).hex();
+        std::fs::write(work.join(name.repeat(3)), "a file").unwrap();
+    }
+    let (rules, budget) = (ExclusionConfig::default(), Budget::default());
+    let manager = SnapshotManager::new(&session, &[work], rules, budget).unwrap();
+    manager.create_baseline().unwrap();
+    let session = SessionDir::open(&session).unwrap();
+    let chunks = chunks_of_lists(&manager);
+    assert!(chunks.len() > 20, "{}", chunks.len());
+    for chunk in chunks.iter().step_by(10) {
+        let store = LocalStore::open(&session.path().join("objects")).unwrap();
+        let lock = store.lock_exclusive().unwrap();
+        store.quarantine(chunk, &lock).unwrap();
+        store.purge_packs(&lock).unwrap();
+        // As a repair does.
+        store.renew_generation().unwrap();
+        drop(lock);
+        let verify = || {
+            let store = LocalStore::open(&session.path().join("objects")).unwrap();
+            verify_session(&session, &store, &VerifyOptions::default()).unwrap()
+        };
+        assert!(!verify().ok);
+        manager.create_incremental().unwrap();
+        let report = verify();
+        assert!(report.ok, "{:?}", report.problems);
+    }
+}
+
 impl Lab {
     /// Packs a list under this name whose contents it takes a century to hash.
     fn pack_endless(&self, hash: &ContentHash) {
@@ -529,7 +620,7 @@ fn who_stops_packing_leaves_every_object_as_it_was() {
 fn zeros_are_cut_into_chunks_of_one_length() {
     let len = first_of_zeros();
     assert!((SHORTEST..=LONGEST).contains(&len));
-    assert_eq!(first(&vec![0; 4 * LONGEST]), len);
+    assert_eq!(OF_CONTENTS.first(&vec![0; 4 * LONGEST]), len);
 }
 
 proptest! {

@@ -1,4 +1,9 @@
 //! The blocks that were read last: neighbours are read one after the other.
+//!
+//! A reader in the order in which objects lie needs one block. A reader in another order needs all
+//! in which the objects lie: `grep -r` reads a directory of more than 10,000 names in the order of
+//! inode numbers, which is no order of a pack. So a mount has [room](BlockCache::set_room) for the
+//! blocks of a large directory. Without it, each file there would cost a whole block.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,19 +11,32 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
-/// Blocks in memory: at most 8 MiB, mostly 2.
-const BLOCKS: usize = 16;
+/// Bytes of blocks in memory, unless more are asked for.
+const ROOM_BYTES: usize = 4 << 20;
 
-/// Blocks of all packs of a store, the last one that was used at the end.
-#[derive(Debug, Default)]
-pub(super) struct BlockCache(Mutex<VecDeque<Cached>>);
+/// Blocks of all packs of a store, up to so many bytes together. The last one stays, however long
+/// it is.
+#[derive(Debug)]
+pub(super) struct BlockCache(Mutex<Blocks>);
+
+#[derive(Debug)]
+struct Blocks {
+    /// The last one that was used at the end. They are some hundred, so they are searched.
+    cached: VecDeque<Cached>,
+    bytes: usize,
+    room_bytes: usize,
+    #[cfg(test)]
+    loaded: u64,
+}
 
 #[derive(Debug)]
 struct Cached {
-    /// A pack, and the number of a block in it.
-    key: (u64, usize),
+    key: Key,
     records: Arc<Vec<u8>>,
 }
+
+/// A pack, and the number of a block in it.
+type Key = (u64, usize);
 
 /// A number that no other pack of this process has.
 pub(super) fn new_pack() -> u64 {
@@ -26,9 +44,26 @@ pub(super) fn new_pack() -> u64 {
     PACKS.fetch_add(1, Relaxed)
 }
 
+impl Default for BlockCache {
+    fn default() -> Self {
+        Self(Mutex::new(Blocks {
+            cached: VecDeque::new(),
+            bytes: 0,
+            room_bytes: ROOM_BYTES,
+            #[cfg(test)]
+            loaded: 0,
+        }))
+    }
+}
+
 impl BlockCache {
-    pub(super) fn get(&self, key: (u64, usize)) -> Option<Arc<Vec<u8>>> {
-        let mut cached = self.0.lock();
+    /// From now on, keeps up to so many bytes.
+    pub(super) fn set_room(&self, bytes: usize) {
+        self.0.lock().room_bytes = bytes;
+    }
+
+    pub(super) fn get(&self, key: Key) -> Option<Arc<Vec<u8>>> {
+        let cached = &mut self.0.lock().cached;
         let at = cached.iter().rposition(|cached| cached.key == key)?;
         let last = cached.len() - 1;
         if at < last {
@@ -38,17 +73,37 @@ impl BlockCache {
         Some(cached[last].records.clone())
     }
 
-    pub(super) fn put(&self, key: (u64, usize), records: Arc<Vec<u8>>) {
-        let mut cached = self.0.lock();
-        let oldest = if cached.len() >= BLOCKS { cached.pop_front() } else { None };
-        cached.push_back(Cached { key, records });
-        drop(cached);
+    pub(super) fn put(&self, key: Key, records: Arc<Vec<u8>>) {
+        let mut blocks = self.0.lock();
+        #[cfg(test)]
+        {
+            blocks.loaded += 1;
+        }
+        let mut evicted = Vec::new();
+        blocks.bytes += records.len();
+        blocks.cached.push_back(Cached { key, records });
+        while blocks.bytes > blocks.room_bytes
+            && blocks.cached.len() > 1
+            && let Some(oldest) = blocks.cached.pop_front()
+        {
+            blocks.bytes -= oldest.records.len();
+            evicted.push(oldest);
+        }
+        drop(blocks);
         // Freed after the lock.
-        drop(oldest);
+        drop(evicted);
     }
 
     /// Forgets all: what is read next is read from the disk.
     pub(super) fn clear(&self) {
-        self.0.lock().clear();
+        let mut blocks = self.0.lock();
+        blocks.bytes = 0;
+        blocks.cached.clear();
+    }
+
+    /// How many blocks were read from the disk so far.
+    #[cfg(test)]
+    pub(super) fn loaded(&self) -> u64 {
+        self.0.lock().loaded
     }
 }

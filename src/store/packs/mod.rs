@@ -274,6 +274,16 @@ impl Packs {
         Ok(())
     }
 
+    /// As [`BlockCache::set_room`].
+    fn keep_blocks(&self, bytes: usize) {
+        self.cache.set_room(bytes);
+    }
+
+    #[cfg(all(test, feature = "mount"))]
+    fn blocks_read(&self) -> u64 {
+        self.cache.loaded()
+    }
+
     /// Packs that were changed, and what is wrong with each. Objects are not read.
     ///
     /// # Errors

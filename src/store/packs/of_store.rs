@@ -74,6 +74,18 @@ impl LocalStore {
         self.packs().drop_cached_pages(self.dir())
     }
 
+    /// How many bytes of blocks of packs stay in memory, for whoever reads in an order of its own.
+    #[cfg_attr(not(feature = "mount"), allow(dead_code, reason = "only the mount does"))]
+    pub(crate) fn keep_blocks(&self, bytes: usize) {
+        self.packs().keep_blocks(bytes);
+    }
+
+    /// How many blocks of packs were read so far.
+    #[cfg(all(test, feature = "mount"))]
+    pub(crate) fn blocks_read(&self) -> u64 {
+        self.packs().blocks_read()
+    }
+
     /// Closes packs that were removed: as long as they are open, they take space. For processes
     /// that live long and do not lock.
     #[cfg_attr(not(feature = "mount"), allow(dead_code, reason = "only the mount lives so long"))]

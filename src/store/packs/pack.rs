@@ -151,6 +151,12 @@ impl Pack {
         &self.blocks
     }
 
+    /// How many blocks it has.
+    #[cfg(all(test, feature = "mount"))]
+    pub(crate) fn block_count(&self) -> usize {
+        self.blocks.len()
+    }
+
     /// The number of the block in which an object lies.
     pub(super) fn block_of(&self, span: Span) -> usize {
         self.blocks.partition_point(|block| block.plain_end() <= span.record_at())

@@ -359,11 +359,17 @@ impl ObjectStore for Packer<'_> {
     }
 
     fn write(&self, bytes: &[u8]) -> Result<Stored, StoreError> {
-        if bytes.len() as u64 > MAX_PACKED_BYTES {
+        let size = bytes.len() as u64;
+        if size > chunks::LONGEST_LIST_BYTES {
             return self.store.write(bytes);
         }
         let hash = ContentHash::of(bytes);
-        let is_new = self.write_hashed(&hash, bytes)?;
+        let is_new = match size {
+            ..=MAX_PACKED_BYTES => self.write_hashed(&hash, bytes)?,
+            // A list of names, or of midstates: the next one is mostly the same.
+            _ if self.contains(&hash, size)? => false,
+            _ => self.write_list(&hash, size, &chunks::import_list(self, bytes)?)?,
+        };
         Ok(Stored { hash, is_new })
     }
 

@@ -71,7 +71,8 @@ pub(super) fn run(args: &ListArgs, storage: &LocalStorage, context: &Context) ->
     }
     if let (Some(wanted), true) = (&args.container, report.is_empty()) {
         let wanted = Shown::bytes(wanted.as_bytes());
-        return Err(CliError::failed(format!("there is no snapshot of a container {wanted}")));
+        return Err(CliError::failed(format!("there is no snapshot of a container {wanted}"))
+            .with_hint("`nono container list` shows all snapshots"));
     }
     if args.json {
         context.json(&report)?;
