@@ -46,8 +46,8 @@ mod tests {
     #[test]
     fn values_are_counted_outside_of_texts_alone() {
         assert_eq!(values(b"1"), 1);
-        assert_eq!(values(br#"["a,b", "c\",[{[", {}]"#), 4);
-        assert_eq!(values(br#"{"a": [], "b": "\\", "c": 1}"#), 7);
+        assert_eq!(values(br#"["a,b", "c\",[{[", {}]"#), 5);
+        assert_eq!(values(br#"{"a": [], "b": "\\", "c": 1}"#), 8);
     }
 
     #[test]

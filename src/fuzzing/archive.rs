@@ -1,7 +1,7 @@
 //! Archives, from their members: what a fuzzer cannot guess is put right.
 //!
-//! A case is a list of members: kind, length of the name, name, what the declared length is off by,
-//! length, contents. In names and contents, `0xff` and a letter stand for what follows from others:
+//! A case is a list of members: kind, length of the name, name, mode, owner, group, time, what the
+//! declared length is off by, length, contents. In names and contents, `0xff` and a letter stand for what follows from others:
 //!
 //! - `h` and a number: the hash of the contents of that member, as text; `r`: as bytes. A member
 //!   comes before those whose hashes it has, as in an archive; a name may have its own member's.
@@ -24,9 +24,13 @@ const BLOCK_BYTES: usize = 512;
 /// Longest name in a header.
 const NAME_BYTES: usize = 100;
 
+/// Bytes of mode, owner, group and time in a case, each in two or four of them.
+const ATTRIBUTE_BYTES: usize = 14;
+
 struct Member {
     kind: u8,
     name: Vec<u8>,
+    attributes: [u8; ATTRIBUTE_BYTES],
     off_by: i8,
     contents: Vec<u8>,
 }
@@ -85,10 +89,11 @@ fn members(mut bytes: &[u8]) -> Vec<Member> {
 fn next(bytes: &mut &[u8]) -> Option<Member> {
     let (kind, name_len) = (take(bytes, 1)?[0], take(bytes, 1)?[0]);
     let name = take(bytes, name_len.into())?.to_vec();
+    let attributes = take(bytes, ATTRIBUTE_BYTES)?.try_into().ok()?;
     let off_by = take(bytes, 1)?[0].cast_signed();
     let len = u16::from_le_bytes(take(bytes, 2)?.try_into().ok()?);
     let contents = take(bytes, usize::from(len).min(bytes.len()))?.to_vec();
-    Some(Member { kind, name, off_by, contents })
+    Some(Member { kind, name, attributes, off_by, contents })
 }
 
 fn take<'b>(bytes: &mut &'b [u8], len: usize) -> Option<&'b [u8]> {
@@ -148,8 +153,13 @@ fn root_hash(document: &[u8]) -> Option<ContentHash> {
 
 fn tar(members: Vec<Member>) -> Vec<u8> {
     let mut out = Vec::new();
-    for Member { kind, name, off_by, contents } in members {
+    for Member { kind, name, attributes, off_by, contents } in members {
         let mut header = tar::Header::new_ustar();
+        let (mode, [uid, gid, mtime]) = numbers(&attributes);
+        header.set_mode(mode);
+        header.set_uid(uid.into());
+        header.set_gid(gid.into());
+        header.set_mtime(mtime.into());
         let len = name.len().min(NAME_BYTES);
         header.as_old_mut().name[..len].copy_from_slice(&name[..len]);
         header.set_entry_type(tar::EntryType::new(kind));
@@ -161,6 +171,16 @@ fn tar(members: Vec<Member>) -> Vec<u8> {
     }
     out.resize(out.len() + 2 * BLOCK_BYTES, 0);
     out
+}
+
+/// The numbers in the attributes of a case.
+fn numbers(attributes: &[u8; ATTRIBUTE_BYTES]) -> (u32, [u32; 3]) {
+    let (mode, rest) = attributes.split_at(2);
+    let mut others = [0; 3];
+    for (number, bytes) in others.iter_mut().zip(rest.chunks_exact(4)) {
+        *number = bytes.iter().rev().fold(0, |value, byte| value << 8 | u32::from(*byte));
+    }
+    (u32::from(mode[0]) | u32::from(mode[1]) << 8, others)
 }
 
 fn compressed(bytes: &[u8]) -> Vec<u8> {
@@ -180,6 +200,13 @@ mod tests {
     use crate::snapshot::{Budget, SnapshotManager};
     use crate::walk::ExclusionConfig;
 
+    fn attributes_of(header: &tar::Header) -> [u8; ATTRIBUTE_BYTES] {
+        let mut attributes = header.mode().unwrap().to_le_bytes()[..2].to_vec();
+        let others = [header.uid(), header.gid(), header.mtime()];
+        attributes.extend(others.into_iter().flat_map(|it| (it.unwrap() as u32).to_le_bytes()));
+        attributes.try_into().unwrap()
+    }
+
     /// The case that becomes an archive: hashes that follow from others are taken out.
     fn case(tar: &[u8]) -> Vec<u8> {
         let mut members: Vec<Member> = Vec::new();
@@ -190,6 +217,7 @@ mod tests {
             members.push(Member {
                 kind: header.entry_type().as_byte(),
                 name: header.path_bytes().into_owned(),
+                attributes: attributes_of(header),
                 off_by: 0,
                 contents: rest[BLOCK_BYTES..][..len].to_vec(),
             });
@@ -212,6 +240,7 @@ mod tests {
             }
             out.extend([member.kind, member.name.len() as u8]);
             out.extend(&member.name);
+            out.extend(member.attributes);
             out.push(0);
             out.extend((member.contents.len() as u16).to_le_bytes());
             out.extend(&member.contents);

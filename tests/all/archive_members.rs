@@ -116,6 +116,9 @@ fn no_member_can_be_left_out_changed_or_added_without_a_word_from_verify() {
     }
 }
 
+/// Whether a part is taken out of an archive.
+type IsGone = fn(&Part) -> bool;
+
 /// Changes the tar file in an archive that is not encrypted.
 fn edit(archive: &Path, change: impl FnOnce(Vec<Part>) -> Vec<u8>) {
     let tar = change(parts(&tar_of(archive)));
@@ -141,7 +144,7 @@ fn a_delta_is_compared_with_its_parent_at_the_remote_and_alone_with_its_own_tree
     // Known from the parent alone: the new symlink, and a tree that changed.
     let is_link = |part: &Part| part.path.ends_with("/many/link");
     let is_tree = |part: &Part| part.path.starts_with("meta/objects/");
-    let wanted: [(&dyn Fn(&Part) -> bool, bool); 2] = [(&is_link, false), (&is_tree, true)];
+    let wanted: [(IsGone, bool); 2] = [(is_link, false), (is_tree, true)];
     for (is_gone, pull_fails) in wanted {
         edit(&delta, |parts| {
             let at = parts.iter().rposition(is_gone).unwrap();

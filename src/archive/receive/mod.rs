@@ -315,9 +315,12 @@ impl<'a> Receiver<'a> {
     }
 }
 
+/// Hashes and two lists of numbers.
+type Snapshots = (Vec<ContentHash>, Vec<u64>, Vec<u64>);
+
 /// The snapshots of a session: hashes of all manifests, numbers of those that are held, and of
 /// those whose manifests are lost. The session's own manifest vouches for what is lost.
-fn snapshots_of(dir: &SessionDir) -> Result<(Vec<ContentHash>, Vec<u64>, Vec<u64>), ManifestError> {
+fn snapshots_of(dir: &SessionDir) -> Result<Snapshots, ManifestError> {
     let unusable = match dir.chain() {
         Ok(chain) => {
             let hashes = chain.iter().map(|it| it.hash).collect();

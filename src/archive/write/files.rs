@@ -17,9 +17,12 @@ use crate::store::ObjectSource;
 /// Largest number of a device in a tar file.
 const MAX_DEVICE: u32 = 0o7_777_777;
 
+/// A path without its first slash, and its state.
+type Found = Result<(Vec<u8>, Arc<EntryState>), ArchiveError>;
+
 /// The members of a snapshot, in their order: all of them, or those that differ from a parent.
 pub(in crate::archive) struct Files<'a> {
-    found: Box<dyn Iterator<Item = Result<(Vec<u8>, Arc<EntryState>), ArchiveError>> + 'a>,
+    found: Box<dyn Iterator<Item = Found> + 'a>,
     /// Path of a hard link → group.
     groups: HashMap<&'a [u8], usize>,
     /// The path of each group that came first.
@@ -44,7 +47,7 @@ impl<'a> Files<'a> {
         links: &'a LinkGroups,
         progress: &'a dyn Progress,
     ) -> Result<Self, ArchiveError> {
-        let found: Box<dyn Iterator<Item = _> + 'a> = match parent_root {
+        let found: Box<dyn Iterator<Item = Found> + 'a> = match parent_root {
             None => Box::new(asking(Walk::of_paths(store, root)?, progress).map(|found| {
                 let (path, state) = found?;
                 Ok((path, Arc::new(state)))
