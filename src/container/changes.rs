@@ -196,7 +196,7 @@ impl<'a> Collected<'a> {
         if !is_found {
             let path = byte_path::join(CHANGES_PATH.as_bytes(), listed);
             let error = "the engine's list does not tell its name".to_owned();
-            let reason = NotCapturedReason::Unreadable { error };
+            let reason = NotCapturedReason::Unreadable { error, is_denied: false };
             let path = to_path(&path).to_owned();
             self.parts.not_captured.push(NotCaptured { path, reason, state: None });
         }

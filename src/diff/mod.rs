@@ -320,8 +320,8 @@ pub fn is_known(
     }
 }
 
-/// A difference between two snapshots, as it is told. A path that was read and cannot be read any
-/// more has other permissions: nobody knows more of it.
+/// A difference between two snapshots, as it is told. A path that was read and that its
+/// permissions keep from being read now has other permissions: nobody knows more of it.
 pub(crate) fn told_between(
     difference: &Difference,
     old: &NotCapturedSet<'_>,
@@ -331,7 +331,7 @@ pub(crate) fn told_between(
         return difference.told();
     }
     let before = difference.old.as_deref()?;
-    new.is_unreadable(&difference.path).then(|| Told::Change {
+    new.is_denied(&difference.path).then(|| Told::Change {
         change_type: ChangeType::PermissionsChanged,
         size_delta: None,
         is_directory: before.is_directory(),

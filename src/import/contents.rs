@@ -97,7 +97,10 @@ impl<'a> Contents<'a> {
                 Err(reason) => {
                     let path = to_path(path).to_owned();
                     if root.is_some() {
-                        let reason = NotCapturedReason::Unreadable { error: reason.clone() };
+                        let reason = NotCapturedReason::Unreadable {
+                            error: reason.clone(),
+                            is_denied: false,
+                        };
                         left_out.push(NotCaptured { path: path.clone(), reason, state: None });
                     }
                     self.problems.push(ImportProblem { snapshot: number, path, reason });

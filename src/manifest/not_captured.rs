@@ -45,6 +45,9 @@ pub enum NotCapturedReason {
     Unreadable {
         /// The answer of the system.
         error: String,
+        /// Whether its permissions are the reason.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_denied: bool,
     },
     /// A socket or device: its entry is recorded, and it has no contents to read.
     Special,
@@ -65,7 +68,7 @@ impl std::fmt::Display for NotCapturedReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Excluded { rule } => write!(f, "excluded by {rule}"),
-            Self::Unreadable { error } => f.write_str(error),
+            Self::Unreadable { error, .. } => f.write_str(error),
             Self::Special => f.write_str("a socket or a device has no contents"),
             Self::OverBudget => f.write_str("over the budget"),
             Self::OtherFileSystem => f.write_str("another file system is mounted there"),
@@ -112,10 +115,11 @@ impl<'a> NotCapturedSet<'a> {
         self.paths.contains_key(path)
     }
 
-    /// Whether this very path is there and could not be read.
-    pub(crate) fn is_unreadable(&self, path: &[u8]) -> bool {
+    /// Whether this very path is there, and its permissions do not let it be read.
+    pub(crate) fn is_denied(&self, path: &[u8]) -> bool {
+        use NotCapturedReason::Unreadable;
         let left = self.paths.get(path);
-        left.is_some_and(|left| matches!(left.reason, NotCapturedReason::Unreadable { .. }))
+        left.is_some_and(|left| matches!(left.reason, Unreadable { is_denied: true, .. }))
     }
 
     /// Whether something below `path` is known not to have existed, though `path` was left out.

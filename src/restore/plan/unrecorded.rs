@@ -84,7 +84,7 @@ impl Planner<'_> {
     ) -> Result<(), StoreError> {
         for left in then {
             let path = left.path.as_os_str().as_bytes();
-            let NotCapturedReason::Unreadable { error } = &left.reason else { continue };
+            let NotCapturedReason::Unreadable { error, .. } = &left.reason else { continue };
             let is_left_out_now = || left_out.iter().any(|now| now.path == left.path);
             if before.find(path)?.is_some() || is_left_out_now() {
                 continue;

@@ -84,7 +84,11 @@ impl Capturer<'_> {
                 };
                 if matches!(stat.kind, FileKind::Directory | FileKind::File) {
                     let error = "it changed its kind while it was captured".to_owned();
-                    self.leave_out(root, path, NotCapturedReason::Unreadable { error });
+                    self.leave_out(
+                        root,
+                        path,
+                        NotCapturedReason::Unreadable { error, is_denied: false },
+                    );
                     return None;
                 }
                 if !self.count_entry(&stat) {

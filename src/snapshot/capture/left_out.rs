@@ -135,7 +135,11 @@ impl Capturer<'_> {
                     self.leave_out_as(node.root, &path, reason, StateYet::Noted(state));
                 }
                 WhyLeftOut::Unreadable(error) => {
-                    self.leave_out(node.root, &path, NotCapturedReason::Unreadable { error });
+                    self.leave_out(
+                        node.root,
+                        &path,
+                        NotCapturedReason::Unreadable { error, is_denied: false },
+                    );
                 }
             }
         }

@@ -12,6 +12,7 @@ mod left_out;
 mod tally;
 
 use std::collections::{HashMap, HashSet};
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -354,8 +355,9 @@ impl Capturer<'_> {
     }
 
     fn unreadable(&self, root: usize, relative: &[u8], error: &sys::Error) {
+        let is_denied = error.kind() == ErrorKind::PermissionDenied;
         let error = error.to_string();
-        self.leave_out(root, relative, NotCapturedReason::Unreadable { error });
+        self.leave_out(root, relative, NotCapturedReason::Unreadable { error, is_denied });
     }
 
     /// Counts an entry against the budget. `false`: it does not fit. The first walk then ends; the
