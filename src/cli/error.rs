@@ -268,6 +268,9 @@ impl From<RestoreError> for CliError {
                      state; nono steps {id} says which are there"
                 ))
             }
+            RestoreError::ParentMissing { .. } => Self::failed(message).with_hint(
+                "put a copy of the state elsewhere: nono rollback restore ID --to DIR",
+            ),
             RestoreError::NoSuchPath { .. }
             | RestoreError::NotTracked { .. }
             | RestoreError::PathLeftOut { .. }

@@ -194,6 +194,21 @@ pub fn pack(tar: &[u8], options: &str, to: &Path) {
 }
 
 #[test]
+fn the_owner_of_an_ssh_key_reads_what_is_sealed_for_it() {
+    let desk = Desk::new();
+    let key = desk.fixture.path("id_ed25519");
+    assert!(shell("ssh-keygen -q -t ed25519 -N '' -f \"$1\"", &[&key]).0);
+    let recipient = fs::read_to_string(key.with_extension("pub")).unwrap();
+    desk.create(0, "a.age", &["--recipient", recipient.trim()]);
+    let archive = desk.fixture.path("a.age");
+    assert!(shell("age -d -i \"$1\" \"$2\" | zstd -d | tar -t > /dev/null", &[&key, &archive]).0);
+    let verify =
+        |key: &str| desk.fixture.nono(&["archive", "verify", "-i", key, archive.to_str().unwrap()]);
+    verify(key.to_str().unwrap()).success();
+    verify(&desk.key).fails(1, "a.age");
+}
+
+#[test]
 fn the_ordinary_programs_give_the_files_back_and_so_does_an_import() {
     let desk = Desk::new();
     let made = desk.create(0, "a.age", &["--recipient", &desk.recipient]);
