@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use crate::fixture::Fixture;
+use crate::terminal::Terminal;
 
 fn git(fixture: &Fixture, script: &str) {
     let mut command = Command::new("sh");
@@ -258,4 +259,46 @@ fn a_list_says_that_there_is_no_store() {
     let store = fixture.store();
     let list = fixture.nono(&["--root", store.to_str().unwrap(), "list"]).success();
     assert!(!list.says("there is no store"), "{}", list.stderr);
+}
+
+/// A terminal that is asked by `nono cleanup` whether this session may go.
+fn asked_about(fixture: &Fixture, session: &str) -> Terminal {
+    let program = fixture.command(&[]).get_program().to_str().unwrap().to_owned();
+    let command = format!("{program} cleanup {session}; exec cat");
+    let [socket, home] = ["tmux", "home"].map(|name| fixture.path(name));
+    let terminal = Terminal::start(&socket, &fixture.project(), &home, &command);
+    terminal.wait_for("remove 1 session? It cannot be undone");
+    terminal
+}
+
+#[test]
+fn cleanup_lists_what_goes_before_it_asks() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    fixture.record("echo 2 > a").success();
+    let session = fixture.latest();
+    let terminal = asked_about(&fixture, "latest");
+    let screen = terminal.screen().replace('\n', "");
+    assert!(screen.contains(&format!("would remove {session}")), "{screen}");
+    assert!(screen.contains("echo 2 > a"), "{screen}");
+    terminal.line("n");
+    terminal.wait_for("nothing was removed");
+    assert!(fixture.session().exists());
+}
+
+#[test]
+fn cleanup_lists_what_goes_where_another_session_hides_what_that_frees() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    fixture.nono(&["snapshot"]).success();
+    let damaged = fixture.session();
+    fixture.record("echo 2 > a").success();
+    let session = fixture.latest();
+    fs::write(damaged.join("manifest.json"), "").unwrap();
+    let terminal = asked_about(&fixture, &session);
+    let screen = terminal.screen().replace('\n', "");
+    assert!(screen.contains("what this frees is not known"), "{screen}");
+    assert!(screen.contains(&format!("would remove {session}")), "{screen}");
+    terminal.line("n");
+    terminal.wait_for("nothing was removed");
 }
