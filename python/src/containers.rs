@@ -269,6 +269,7 @@ impl ContainerEngine {
 
     /// Ends the interrupted restores of one history, or of all. Every one is tried; then the first
     /// failure is raised.
+    #[allow(clippy::too_many_arguments, reason = "named arguments on the Python side")]
     fn resume(
         &self,
         py: Python<'_>,
