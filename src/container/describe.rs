@@ -114,6 +114,20 @@ fn is_random(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
+/// A path in a container as Docker's list of mounts has it: the request may have had `/data/` or
+/// `/x/../data`. Podman keeps it as it was asked for.
+pub(super) fn clean_path(path: &str) -> String {
+    let mut parts = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
 fn mount_of(mount: &MountPoint) -> MountRecord {
     let volume = mount.name.clone().filter(|name| !name.is_empty());
     let kind = match mount.typ.as_deref() {
@@ -127,7 +141,7 @@ fn mount_of(mount: &MountPoint) -> MountRecord {
         kind,
         volume: volume.filter(|_| kind.is_volume()),
         source: mount.source.clone().filter(|source| !source.is_empty()),
-        destination: mount.destination.clone().unwrap_or_default(),
+        destination: clean_path(mount.destination.as_deref().unwrap_or_default()),
         driver: mount.driver.clone().filter(|driver| !driver.is_empty()),
         read_only: !mount.rw.unwrap_or(true),
         tree: None,

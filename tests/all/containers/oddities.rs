@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::daemon::{Container, Daemon, daemon};
+use super::engine::Ability;
 use super::proxy::{At, Proxy};
 use crate::fixture::{Fixture, finished};
 use crate::mapping::Mapping;
@@ -110,7 +111,7 @@ fn an_image_that_somebody_made_of_a_restored_container_is_left_alone() {
     daemon.sh(&name, "echo work >/own");
     let tags = ["nono/container:mybackup", "me/nono/container-tools:1"];
     for tag in tags {
-        daemon.run(&["commit", &name, tag]);
+        daemon.commit(&name, tag);
     }
     daemon.run(&["rm", "-f", &name]);
     daemon.nono(&fixture, &["container", "delete", &container.name, "--all"]).success();
@@ -366,8 +367,16 @@ fn a_volume_that_binds_a_directory_is_captured_while_its_container_is_stopped() 
     let container = Container::run(daemon, "bound", &options);
     let running = snapshot(daemon, &fixture, &container.name, &["--no-image"]);
     daemon.run(&["stop", &container.name]);
-    let stopped = snapshot(daemon, &fixture, &container.name, &["--no-image"]);
-    for taken in [running, stopped] {
+    let mut all = vec![running];
+    if daemon.engine().has(Ability::MountsToLook) {
+        all.push(snapshot(daemon, &fixture, &container.name, &["--no-image"]));
+    } else {
+        for more in [&[][..], &["--through-engine"]] {
+            let arguments = [&["container", "snapshot", &container.name][..], more].concat();
+            daemon.nono(&fixture, &arguments).fails(1, "options of its own");
+        }
+    }
+    for taken in all {
         assert_eq!(taken["volume_source"], "directory");
         let path = format!("/volumes/{volume}/file");
         let cat = daemon.nono(&fixture, &["rollback", "cat", &id(&taken), &path]).success();
