@@ -190,12 +190,17 @@ pub(super) fn other_writers(
     if volumes.is_empty() {
         return Ok(Vec::new());
     }
-    let of_volumes = HashMap::from([("volume".to_owned(), volumes.clone())]);
-    let options = ListContainersOptions { filters: Some(of_volumes), ..Default::default() };
+    let mut wanted = HashMap::from([("volume".to_owned(), volumes.clone())]);
+    if docker.is_podman() {
+        // By itself it lists none that is being stopped, and Docker does not know the state.
+        wanted.insert("status".to_owned(), ["running", "stopping"].map(str::to_owned).to_vec());
+    }
+    let options = ListContainersOptions { filters: Some(wanted), ..Default::default() };
     let request = docker.client().list_containers(Some(options));
     let listed = docker.call("list the containers", Patience::Quick, request)?;
     let writes = |container: &ContainerSummary| {
-        let is_running = container.state.is_some_and(|state| state.to_string() == "running");
+        let state = container.state.map(|state| state.to_string());
+        let is_running = matches!(state.as_deref(), Some("running" | "stopping"));
         let mut mounts = container.mounts.iter().flatten();
         let is_shared = mounts.any(|mount| {
             mount.rw.unwrap_or(true) && mount.name.as_ref().is_some_and(|n| volumes.contains(n))

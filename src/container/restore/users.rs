@@ -10,13 +10,18 @@ use super::{Job, RestoreError};
 use crate::container::{ContainerError, Docker, Patience};
 use crate::sys;
 
-/// The containers that hold ports and volumes now: those that run or are paused. The engine is not
+/// The containers that hold ports and volumes now: those that run, are
+/// paused, or are being stopped. The engine is not
 /// asked for others, because Podman has states of its own for them.
 pub(super) fn active_containers(docker: &Docker) -> Result<Vec<ContainerSummary>, ContainerError> {
     let mut found: Vec<ContainerSummary> = Vec::new();
-    let paused = HashMap::from([("status".to_owned(), vec!["paused".to_owned()])]);
-    // Docker lists paused ones among the running, Podman does not.
-    for filters in [None, Some(paused)] {
+    let with = |status: &[&str]| {
+        let status = status.iter().map(ToString::to_string).collect();
+        Some(HashMap::from([("status".to_owned(), status)]))
+    };
+    // Docker lists all of them among the running, Podman does not.
+    let others = if docker.is_podman() { with(&["paused", "stopping"]) } else { with(&["paused"]) };
+    for filters in [None, others] {
         let options = ListContainersOptions { filters, ..Default::default() };
         let request = docker.client().list_containers(Some(options));
         found.extend(docker.call("list the containers", Patience::Quick, request)?);
@@ -47,7 +52,7 @@ pub(super) fn refuse<'v>(
         let place = real(&found.mountpoint);
         for container in &active {
             let is_active = container.state.is_some_and(|state| {
-                matches!(&*state.to_string(), "running" | "paused" | "restarting")
+                matches!(&*state.to_string(), "running" | "paused" | "restarting" | "stopping")
             });
             let mut mounts = container.mounts.iter().flatten();
             if is_active && mounts.any(|mount| is_mount_of(mount, volume, &place)) {

@@ -220,7 +220,8 @@ impl Daemon {
         self.dir.join("data/volumes").join(volume).join("_data")
     }
 
-    fn docker_command(&self, arguments: &[&str]) -> Command {
+    /// The `docker` program with these arguments.
+    pub fn docker_command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("docker");
         command.arg("-H").arg(self.host()).args(arguments).stdin(Stdio::null());
         command

@@ -1,5 +1,7 @@
 //! Snapshots of containers that are not plain: shared volumes, odd names, mappings, foreign images.
 
+use std::process::Stdio;
+
 use serde_json::Value;
 
 use super::daemon::{Container, Daemon, daemon};
@@ -350,6 +352,30 @@ fn a_store_in_a_volume_is_no_part_of_its_snapshots() {
         assert!(refused.says("no snapshot of"), "{}", refused.stderr);
         assert_eq!(container.state().as_deref(), Some("running"));
     }
+}
+
+/// Its first process may take its time, and write.
+#[test]
+fn a_container_that_is_being_stopped_still_uses_its_volumes() {
+    let Some(daemon) = daemon() else { return };
+    let fixture = Fixture::new();
+    let volume = daemon.unique("shared");
+    let mount = format!("{volume}:/data");
+    let container = Container::run(daemon, "quiet", &["-v", &mount, "--stop-signal", "KILL"]);
+    let script = "trap 'echo >/data/asked' TERM; while :; do sleep 0.1; done";
+    let options = ["-v", &mount, "--stop-signal", "TERM", "--stop-timeout", "600"];
+    let slow = Container::run_command(daemon, "slow", &options, &["sh", "-c", script]);
+    daemon.run(&["stop", &container.name]);
+    let stopping = daemon.docker_command(&["stop", &slow.name]).stdout(Stdio::null()).spawn();
+    let asked = daemon.volume_dir(&volume).join("asked");
+    daemon.until("it is asked to end", || asked.exists());
+    let taken = snapshot(daemon, &fixture, &container.name, &[]);
+    assert_eq!(taken["is_consistent"], false);
+    assert!(taken["warnings"].to_string().contains(&slow.name), "{}", taken["warnings"]);
+    let restore = ["container", "restore", &id(&taken), "--volumes-only", "/data"];
+    daemon.nono(&fixture, &restore).fails(1, &slow.name);
+    daemon.run(&["kill", &slow.name]);
+    stopping.unwrap().wait().unwrap();
 }
 
 /// The engine mounts it at its place only while its container runs.
