@@ -179,6 +179,18 @@ fn name_trees(mounts: &mut [MountRecord]) {
     }
 }
 
+/// The containers that run with one of these volumes, or are being stopped and may take their time.
+/// Podman lists the latter among all containers alone, so some are in other states.
+pub(super) fn of_volumes(
+    docker: &Docker,
+    volumes: &[String],
+) -> Result<Vec<ContainerSummary>, ContainerError> {
+    let filters = Some(HashMap::from([("volume".to_owned(), volumes.to_vec())]));
+    let options = ListContainersOptions { all: docker.is_podman(), filters, ..Default::default() };
+    let request = docker.client().list_containers(Some(options));
+    docker.call("list the containers", Patience::Quick, request)
+}
+
 /// Names of the other containers that run with a volume of this one, and can write there: none of
 /// them stands still while this one does.
 pub(super) fn other_writers(
@@ -190,14 +202,7 @@ pub(super) fn other_writers(
     if volumes.is_empty() {
         return Ok(Vec::new());
     }
-    let mut wanted = HashMap::from([("volume".to_owned(), volumes.clone())]);
-    if docker.is_podman() {
-        // By itself it lists none that is being stopped, and Docker does not know the state.
-        wanted.insert("status".to_owned(), ["running", "stopping"].map(str::to_owned).to_vec());
-    }
-    let options = ListContainersOptions { filters: Some(wanted), ..Default::default() };
-    let request = docker.client().list_containers(Some(options));
-    let listed = docker.call("list the containers", Patience::Quick, request)?;
+    let listed = of_volumes(docker, &volumes)?;
     let writes = |container: &ContainerSummary| {
         let state = container.state.map(|state| state.to_string());
         let is_running = matches!(state.as_deref(), Some("running" | "stopping"));

@@ -7,21 +7,17 @@ use bollard::models::{ContainerSummary, MountPoint};
 use bollard::query_parameters::ListContainersOptions;
 
 use super::{Job, RestoreError};
+use crate::container::describe::of_volumes;
 use crate::container::{ContainerError, Docker, Patience};
 use crate::sys;
 
-/// The containers that hold ports and volumes now: those that run, are
-/// paused, or are being stopped. The engine is not
+/// The containers that hold ports and volumes now: those that run or are paused. The engine is not
 /// asked for others, because Podman has states of its own for them.
 pub(super) fn active_containers(docker: &Docker) -> Result<Vec<ContainerSummary>, ContainerError> {
     let mut found: Vec<ContainerSummary> = Vec::new();
-    let with = |status: &[&str]| {
-        let status = status.iter().map(ToString::to_string).collect();
-        Some(HashMap::from([("status".to_owned(), status)]))
-    };
-    // Docker lists all of them among the running, Podman does not.
-    let others = if docker.is_podman() { with(&["paused", "stopping"]) } else { with(&["paused"]) };
-    for filters in [None, others] {
+    let paused = HashMap::from([("status".to_owned(), vec!["paused".to_owned()])]);
+    // Docker lists paused ones among the running, Podman does not.
+    for filters in [None, Some(paused)] {
         let options = ListContainersOptions { filters, ..Default::default() };
         let request = docker.client().list_containers(Some(options));
         found.extend(docker.call("list the containers", Patience::Quick, request)?);
@@ -50,7 +46,8 @@ pub(super) fn refuse<'v>(
         let operation = format_args!("look at volume {volume}");
         let found = job.docker.call(operation, Patience::Quick, request)?;
         let place = real(&found.mountpoint);
-        for container in &active {
+        let of_volume = of_volumes(job.docker, &[volume.to_owned()])?;
+        for container in active.iter().chain(&of_volume) {
             let is_active = container.state.is_some_and(|state| {
                 matches!(&*state.to_string(), "running" | "paused" | "restarting" | "stopping")
             });
