@@ -145,6 +145,7 @@ impl LocalStore {
     ///
     /// # Errors
     /// When the packs cannot be read.
+    #[cfg(feature = "archive")]
     pub(crate) fn is_list_without_chunks(&self, hash: &ContentHash) -> Result<bool, StoreError> {
         match self.packs.find(&self.dir, hash, true)? {
             Some((pack, span)) => self.is_without_chunks(hash, &pack, span),
