@@ -114,6 +114,20 @@ fn is_random(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
+/// A path in a container as Docker's list of mounts has it: the request may have had `/data/` or
+/// `/x/../data`. Podman keeps it as it was asked for.
+pub(super) fn clean_path(path: &str) -> String {
+    let mut parts = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
 fn mount_of(mount: &MountPoint) -> MountRecord {
     let volume = mount.name.clone().filter(|name| !name.is_empty());
     let kind = match mount.typ.as_deref() {
@@ -127,7 +141,7 @@ fn mount_of(mount: &MountPoint) -> MountRecord {
         kind,
         volume: volume.filter(|_| kind.is_volume()),
         source: mount.source.clone().filter(|source| !source.is_empty()),
-        destination: mount.destination.clone().unwrap_or_default(),
+        destination: clean_path(mount.destination.as_deref().unwrap_or_default()),
         driver: mount.driver.clone().filter(|driver| !driver.is_empty()),
         read_only: !mount.rw.unwrap_or(true),
         tree: None,
@@ -165,6 +179,18 @@ fn name_trees(mounts: &mut [MountRecord]) {
     }
 }
 
+/// The containers that run with one of these volumes, or are being stopped and may take their time.
+/// Podman lists the latter among all containers alone, so some are in other states.
+pub(super) fn of_volumes(
+    docker: &Docker,
+    volumes: &[String],
+) -> Result<Vec<ContainerSummary>, ContainerError> {
+    let filters = Some(HashMap::from([("volume".to_owned(), volumes.to_vec())]));
+    let options = ListContainersOptions { all: docker.is_podman(), filters, ..Default::default() };
+    let request = docker.client().list_containers(Some(options));
+    docker.call("list the containers", Patience::Quick, request)
+}
+
 /// Names of the other containers that run with a volume of this one, and can write there: none of
 /// them stands still while this one does.
 pub(super) fn other_writers(
@@ -176,12 +202,10 @@ pub(super) fn other_writers(
     if volumes.is_empty() {
         return Ok(Vec::new());
     }
-    let of_volumes = HashMap::from([("volume".to_owned(), volumes.clone())]);
-    let options = ListContainersOptions { filters: Some(of_volumes), ..Default::default() };
-    let request = docker.client().list_containers(Some(options));
-    let listed = docker.call("list the containers", Patience::Quick, request)?;
+    let listed = of_volumes(docker, &volumes)?;
     let writes = |container: &ContainerSummary| {
-        let is_running = container.state.is_some_and(|state| state.to_string() == "running");
+        let state = container.state.map(|state| state.to_string());
+        let is_running = matches!(state.as_deref(), Some("running" | "stopping"));
         let mut mounts = container.mounts.iter().flatten();
         let is_shared = mounts.any(|mount| {
             mount.rw.unwrap_or(true) && mount.name.as_ref().is_some_and(|n| volumes.contains(n))

@@ -170,6 +170,17 @@ pub enum ContainerError {
         /// The reason.
         reason: String,
     },
+    /// The engine shows a volume of a stopped container as an empty directory.
+    #[error(
+        "volume {volume} has options of its own, and Podman mounts it only while a container runs: \
+         start container {name} for its snapshot"
+    )]
+    NotMounted {
+        /// The name of the container.
+        name: String,
+        /// The name of the volume.
+        volume: String,
+    },
     /// A tar stream of the daemon is not well-formed.
     #[error("the archive of {path} in container {name} is damaged: {reason}")]
     BadArchive {

@@ -260,9 +260,7 @@ impl Taking<'_> {
         let progress = &*self.effort.progress;
         let sink = Sink { store: draft.objects(), spool: draft.spool(), progress };
         sys::before_request("volumes")?;
-        let mut seen = std::collections::HashSet::new();
-        let each = mounts.iter().filter(|mount| seen.insert(mount.tree.clone()));
-        let located = volumes::locate(self.docker, id, each)?;
+        let located = volumes::locate(self.docker, self.described)?;
         let before = self.history.container().volume_source.filter(|source| {
             // What a restore is about to replace is recorded as fully as it can be.
             self.options.trigger != Trigger::BeforeRestore || *source == VolumeSource::Directory

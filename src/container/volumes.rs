@@ -7,13 +7,15 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use bollard::models::Volume;
 use bollard::query_parameters::ContainerArchiveInfoOptions;
 use jiff::Timestamp;
 
 use super::VOLUMES_PATH;
+use super::describe::Described;
 use super::docker::{Docker, Patience};
 use super::error::ContainerError;
-use super::record::MountRecord;
+use super::record::{ContainerState, MountRecord};
 use super::storage::SnapshotDraft;
 use super::tar_tree::{self, Sink};
 use crate::byte_path;
@@ -27,6 +29,10 @@ use crate::walk::OWN_STORE;
 
 /// A volume that is written to may change between two looks.
 const LOOKS: usize = 5;
+/// The option with the owner of a volume.
+pub(super) const OWNER_OPTION: &str = "o";
+/// The options of a volume of Podman that has an owner.
+const OWNED: [&str; 3] = [OWNER_OPTION, "UID", "GID"];
 /// Why a directory is not that of a volume.
 pub(super) const NOT_SEEN: &str = "the container sees another directory there; a volume with options of its own is mounted only \
      while its container runs: start it then";
@@ -81,20 +87,52 @@ impl Located<'_> {
     }
 }
 
-/// Looks for the directories of volumes, each volume once.
+/// Looks for the directories of a container's volumes, each volume once.
+///
+/// # Errors
+/// [`ContainerError::NotMounted`], and as [`Docker::call`].
 pub(super) fn locate<'a>(
     docker: &Docker,
-    container_id: &str,
-    mounts: impl Iterator<Item = &'a MountRecord>,
+    container: &'a Described,
 ) -> Result<Vec<Located<'a>>, ContainerError> {
-    let mut found = Vec::new();
-    for mount in mounts {
+    let mut found: Vec<Located<'a>> = Vec::new();
+    for mount in &container.mounts {
         let Some(name) = mount.tree.as_deref() else { continue };
-        let directory = directory_of(docker, container_id, mount)?;
+        if found.iter().any(|known| known.name == name) {
+            continue;
+        }
+        refuse_unmounted(docker, container, mount)?;
+        let directory = directory_of(docker, &container.id, mount)?;
         found.push(Located { mount, name, directory });
     }
     found.sort_by(|a, b| a.name.cmp(b.name));
     Ok(found)
+}
+
+/// Docker mounts a volume to show it. Podman shows the empty directory below it.
+fn refuse_unmounted(
+    docker: &Docker,
+    container: &Described,
+    mount: &MountRecord,
+) -> Result<(), ContainerError> {
+    let is_mounted = matches!(container.state, ContainerState::Running | ContainerState::Paused);
+    let Some(volume) = mount.volume.as_deref().filter(|_| docker.is_podman() && !is_mounted) else {
+        return Ok(());
+    };
+    let request = docker.client().inspect_volume(volume);
+    let operation = format_args!("look at volume {volume}");
+    let found = docker.call(operation, Patience::Quick, request)?;
+    if is_directory(docker, &found) {
+        return Ok(());
+    }
+    Err(ContainerError::NotMounted { name: container.name.clone(), volume: volume.to_owned() })
+}
+
+/// Whether a volume is its directory, and nothing is ever mounted there.
+pub(super) fn is_directory(docker: &Docker, volume: &Volume) -> bool {
+    // A volume of Podman that has an owner is a directory all the same.
+    let is_plain = |option: &String| docker.is_podman() && OWNED.contains(&option.as_str());
+    volume.driver == "local" && volume.options.keys().all(is_plain)
 }
 
 /// The source for all volumes of a container: that of its earlier snapshots, or the best.

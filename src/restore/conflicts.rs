@@ -5,9 +5,10 @@
 //! left), nor one that an earlier restore of the same session brought it to. So restoring twice,
 //! another snapshot, or the safety snapshot is no conflict, while an edit made after the command is
 //! one until somebody decides about it, also if it was left alone (and hence recorded by a safety
-//! snapshot) before. A path whose time alone moved since is none: its bytes are known. In a session
+//! snapshot) before, and also if a restore of that safety snapshot brought it back. A path whose time alone moved since is none: its bytes are known. In a session
 //! that is open, running or interrupted, later changes are its own. An undo is about the changes of
-//! the session: a path without one is in conflict with nothing and stays. And of a session of
+//! the session: a path without one is in conflict with nothing and stays, whatever is to become of
+//! the conflicts. And of a session of
 //! snapshots that were taken by hand, it guards what is newer than the last of them.
 
 use std::cmp::Ordering;
@@ -177,6 +178,23 @@ pub(super) fn last_ordinary(chain: &[LoadedManifest]) -> Option<&SnapshotManifes
     last.map(|loaded| &loaded.manifest)
 }
 
+/// Each restore of a session: the state before it, and the state that it may have brought a path to.
+/// A safety snapshot also holds what others did since; of it, the session knows what its last
+/// ordinary snapshot until then has.
+pub(super) fn restored(
+    chain: &[LoadedManifest],
+) -> impl Iterator<Item = (&SnapshotManifest, &SnapshotManifest)> {
+    chain.iter().filter_map(|loaded| {
+        let number = loaded.manifest.restores?;
+        let at = chain.iter().position(|target| target.manifest.number == number)?;
+        let known = match chain[at].manifest.kind {
+            SnapshotKind::Safety => last_ordinary(&chain[..at])?,
+            _ => &chain[at].manifest,
+        };
+        Some((&loaded.manifest, known))
+    })
+}
+
 /// The paths of a plan that are in conflict, sorted by path.
 pub(super) fn conflicts(
     store: &dyn ObjectSource,
@@ -188,14 +206,9 @@ pub(super) fn conflicts(
     let unknown = NotCapturedSet::new(last);
     let mut later = Alongside::new(diff::differences(store, &last.merkle_root, current_root)?);
     let mut restored = Vec::new();
-    for loaded in chain {
-        let safety = &loaded.manifest;
-        let target =
-            safety.restores.and_then(|number| chain.iter().find(|l| l.manifest.number == number));
-        if let Some(target) = target {
-            let (before, after) = (&safety.merkle_root, &target.manifest.merkle_root);
-            restored.push(Alongside::new(diff::differences(store, before, after)?));
-        }
+    for (before, after) in self::restored(chain) {
+        let (before, after) = (&before.merkle_root, &after.merkle_root);
+        restored.push(Alongside::new(diff::differences(store, before, after)?));
     }
     let mut conflicts = Conflicts::default();
     // The contents of a touched file stay.

@@ -468,9 +468,8 @@ impl SnapshotManager {
             AllConflicts::default()
         };
         let (mut left, mut spared) = (HashSet::new(), Vec::new());
-        let is_about_session =
-            options.is_undo && has_later_changes && options.on_conflict != OnConflict::Overwrite;
-        if let (true, Some(last)) = (is_about_session, last) {
+        // To overwrite is an answer about the conflicts alone.
+        if let (true, Some(last)) = (options.is_undo && has_later_changes, last) {
             let (before, after) = (&target.merkle_root, &last.merkle_root);
             left.extend(repositories.unchanged_between(source, before, after)?);
             if !conflicts.is_empty() {

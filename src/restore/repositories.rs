@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
 
-use super::conflicts::{Conflict, Conflicts, RepositoryConflict};
+use super::conflicts::{self, Conflict, Conflicts, RepositoryConflict};
 use super::plan::RestorePlan;
 use super::selection::Selected;
 use crate::byte_path;
@@ -287,14 +287,10 @@ fn moved_on(
     let now = state(current_root)?;
     let mut base = state(last)?;
     let mut is_known = is_same(base.as_ref(), now.as_ref());
-    for loaded in chain {
-        let number = loaded.manifest.restores;
-        let target = chain.iter().find(|target| Some(target.manifest.number) == number);
-        if let Some(target) = target {
-            // A path that an earlier restore left alone is as it was before that restore.
-            base = state(&target.manifest.merkle_root)?;
-            is_known |= is_same(base.as_ref(), now.as_ref());
-        }
+    for (_, target) in conflicts::restored(chain) {
+        // A path that an earlier restore left alone is as it was before that restore.
+        base = state(&target.merkle_root)?;
+        is_known |= is_same(base.as_ref(), now.as_ref());
     }
     if is_known {
         return Ok(None);

@@ -17,7 +17,6 @@ mod together;
 mod undo;
 
 pub use attribution::changed_since;
-#[cfg(feature = "cli")]
 pub use catalog::{Catalog, CatalogError, SessionStatus, SessionSummary, SnapshotId, project_of};
 pub use here::{Listed, NotHere, Place, Purpose, Unreadable, newest, sessions_here};
 pub use moved::Moved;

@@ -104,6 +104,14 @@ impl History {
         self.here.iter().filter(|(summary, _)| summary.may_have_changed() && !summary.undone)
     }
 
+    /// Whether an undo without a name means this session, once it is not undone (any more).
+    pub fn is_next(&self, id: &str) -> bool {
+        let mut here = self.here.iter().map(|(summary, _)| summary);
+        let next =
+            here.find(|next| next.may_have_changed() && (!next.undone || next.session_id == id));
+        next.is_some_and(|next| next.session_id == id)
+    }
+
     /// The last undo that can be taken back.
     ///
     /// # Errors

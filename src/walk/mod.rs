@@ -25,7 +25,9 @@ pub use git_index::{Repository, Tracks};
 pub use ignore_files::{IGNORE_FILE, IgnoreFile, Ignores, MAX_IGNORE_BYTES};
 pub(crate) use ignored::Databases;
 pub use ignored::{Ignored, SMALL_FILE_BYTES, UnknownIgnored, names_a_limit};
-pub(crate) use judging::{Inside, OWN_STORE, keeps_below};
+#[cfg(feature = "container")]
+pub(crate) use judging::OWN_STORE;
+pub(crate) use judging::{Inside, keeps_below};
 pub use listing::{FoundEntry, Known, LeftOut, Listing, Mode, STAGING_PREFIX, WhyLeftOut, list};
 pub(crate) use listing::{Names, names, rule_of_mark};
 pub(crate) use rebuildable::PACKAGE_BESIDE;

@@ -232,6 +232,37 @@ fn a_repair_takes_a_missing_chunk_from_another_version_of_the_file() {
     assert!(fs::read(fixture.project().join("long")).unwrap() == old);
 }
 
+/// A list of lost chunks may stay beside the whole one that took its place. Which of them is found
+/// first depends on the names and times of the packs.
+#[test]
+fn a_long_list_of_names_that_a_repair_stored_anew_is_whole_in_every_copy_of_the_store() {
+    let fixture = Fixture::new();
+    for number in 0..1500 {
+        fixture.write(&format!("{number:04}{}", "x".repeat(180)), "a file");
+    }
+    for name in ["first", "second", "third"] {
+        fixture.write(name, name);
+        fixture.nono(&["snapshot"]).success();
+    }
+    let copy = |to: &str| {
+        let to = fixture.path(to);
+        let mut copying = std::process::Command::new("cp");
+        assert!(copying.arg("-a").arg(fixture.store()).arg(&to).status().unwrap().success());
+        to.to_str().unwrap().to_owned()
+    };
+    let clean = copy("clean");
+    let largest = |pack: &PathBuf| fs::metadata(pack).unwrap().len();
+    let pack = fixture.packs().into_iter().max_by_key(largest).unwrap();
+    flip_byte(&pack, largest(&pack) as usize / 2);
+    fixture.nono(&["rollback", "verify", "--all", "--repair", "--from", &clean]).success();
+    fixture.nono(&["rollback", "cleanup", "--compact", "--yes"]).success();
+    fixture.nono(&["rollback", "verify", "--all"]).success();
+    for number in 0..4 {
+        let root = copy(&format!("copy{number}"));
+        fixture.nono(&["--root", &root, "rollback", "verify", "--all"]).success();
+    }
+}
+
 #[test]
 fn a_pack_that_lost_its_index_gives_its_long_files_back() {
     let Some((fixture, _, session)) = recorded() else { return };

@@ -69,6 +69,12 @@ fn normalised(line: &str, ids: &mut BTreeMap<String, usize>) -> String {
         {
             let next = ids.len() + 1;
             out.push_str(&format!("ID{}", ids.entry(word.to_owned()).or_insert(next)));
+            // In a column, as wide as the longest of them.
+            if after.starts_with("  ") {
+                out.push_str("  ");
+                rest = after.trim_start_matches(' ');
+                continue;
+            }
         } else if word.len() == 64 && word.bytes().all(|b| b.is_ascii_hexdigit()) {
             out.push_str("HASH");
         } else if digits(word, 3) && after.starts_with(" B") {

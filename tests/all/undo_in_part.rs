@@ -199,3 +199,25 @@ fn a_file_that_cannot_be_read_any_more_is_a_change_that_an_undo_offers() {
     fixture.nono(&["undo", "--yes"]).success();
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o644);
 }
+
+#[test]
+fn the_ways_on_after_an_undo_by_name_mean_the_same_session() {
+    let fixture = Fixture::new();
+    fixture.write("a", "0");
+    fixture.write("b", "0");
+    fixture.record("echo 1 > a; echo 1 > b").success();
+    let first = fixture.latest();
+    fixture.record("echo 1 > c").success();
+    fixture.write("a", "mine");
+    let kept = fixture.nono(&["undo", &first, "--yes", "--keep-newer"]).success();
+    assert!(kept.says(&format!("nono undo {first} --force")), "{}", kept.stderr);
+    let redone = fixture.nono(&["redo"]).success();
+    assert!(redone.says(&format!("undo it again: nono undo {first}\n")), "{}", redone.stderr);
+    // The last session needs no name.
+    fixture.nono(&["undo", "--yes"]).success();
+    let redone = fixture.nono(&["redo"]).success();
+    assert!(redone.says("undo it again: nono undo\n"), "{}", redone.stderr);
+    fixture.nono(&["undo", "--yes"]).success();
+    let kept = fixture.nono(&["undo", "--yes", "--keep-newer"]).success();
+    assert!(kept.says("nono undo --force"), "{}", kept.stderr);
+}

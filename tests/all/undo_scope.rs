@@ -75,13 +75,93 @@ fn a_later_change_of_what_the_session_changed_is_refused_and_nothing_is_half_don
     let refused = fixture.nono(&["undo", "--yes"]).fails(1, "a was changed after the session");
     assert!(!refused.says("other was changed"), "{}", refused.stderr);
     assert_eq!(text(&fixture, "b").unwrap(), "1\n");
-    // All of the state before is what `--force` asks for.
-    fixture.nono(&["undo", "--yes", "--force"]).success();
-    for name in ["a", "b", "other"] {
-        assert_eq!(text(&fixture, name).unwrap(), "0", "{name}");
-    }
+    // `--force` is about the conflicts, and no answer about what the session never touched.
+    let forced = fixture.nono(&["undo", "--yes", "--force"]).success();
+    assert!(forced.says("not by the session, so it stays: other"), "{}", forced.stderr);
+    let texts = |names: [&str; 3]| names.map(|name| text(&fixture, name).unwrap());
+    assert_eq!(texts(["a", "b", "other"]), ["0", "0", "mine"]);
     fixture.nono(&["redo"]).success();
-    assert_eq!(text(&fixture, "other").unwrap(), "mine");
+    assert_eq!(texts(["a", "b", "other"]), ["mine", "1\n", "mine"]);
+}
+
+/// A session that changed `a`, and later work on `a`, on `b` and on a new file.
+fn worked_on() -> Fixture {
+    let fixture = Fixture::new();
+    fixture.write("a", "a");
+    fixture.write("b", "b");
+    fixture.record("echo x >> a").success();
+    fixture.write("a", "my a");
+    fixture.write("b", "my b");
+    fixture.write("mynew", "new");
+    fixture
+}
+
+#[test]
+fn a_forced_undo_leaves_what_the_session_never_touched() {
+    let fixture = worked_on();
+    let of_all = |force: &[&str]| {
+        let words = [&["undo", "--dry-run", "--json"], force].concat();
+        fixture.nono(&words).json()
+    };
+    let (plain, forced) = (of_all(&[]), of_all(&["--force"]));
+    assert_eq!(plain["spared"].as_array().unwrap().len(), 2, "{plain}");
+    assert_eq!(plain["spared"], forced["spared"]);
+    assert_eq!(plain["conflicts"], forced["conflicts"]);
+    fixture.nono(&["undo", "--yes", "--force"]).success();
+    let texts = ["a", "b", "mynew"].map(|name| text(&fixture, name));
+    assert_eq!(texts, ["a", "my b", "new"].map(|text| Some(text.to_owned())));
+}
+
+#[test]
+fn work_that_a_redo_brought_back_is_as_much_the_users_as_before() {
+    let fixture = worked_on();
+    let mine = || ["a", "b", "mynew"].map(|name| text(&fixture, name).unwrap_or_default());
+    fixture.nono(&["undo", "--yes"]).fails(1, "a was changed after the session");
+    fixture.nono(&["undo", "--yes", "--force"]).success();
+    fixture.nono(&["redo"]).success();
+    assert_eq!(mine(), ["my a", "my b", "new"]);
+    let refused = fixture.nono(&["undo", "--yes"]).fails(1, "a was changed after the session");
+    assert!(!refused.says("b was changed"), "{}", refused.stderr);
+    fixture.nono(&["undo", "--yes", "--keep-newer"]);
+    assert_eq!(mine(), ["my a", "my b", "new"]);
+    // So it is with work that a restore of the state before took away.
+    let restore = ["rollback", "restore", "latest/0", "--force"];
+    fixture.nono(&restore).success();
+    assert_eq!(mine(), ["a", "b", ""]);
+    fixture.nono(&["redo"]).success();
+    let planned = fixture.nono(&["undo", "--dry-run", "--json"]).json();
+    assert_eq!(planned["conflicts"].as_array().unwrap().len(), 1, "{planned}");
+    assert_eq!(planned["spared"].as_array().unwrap().len(), 2, "{planned}");
+}
+
+#[test]
+fn a_state_of_the_session_that_a_redo_brought_back_is_no_conflict() {
+    let fixture = Fixture::new();
+    fixture.write("a", "0");
+    fixture.record("echo 1 > a").success();
+    for _ in 0..2 {
+        fixture.nono(&["undo", "--yes"]).success();
+        fixture.nono(&["redo"]).success();
+        assert_eq!(text(&fixture, "a").unwrap(), "1\n");
+    }
+}
+
+#[test]
+fn commits_that_a_redo_brought_back_are_a_conflict_again() {
+    let fixture = Fixture::new();
+    fixture.write("a", "0");
+    git(&fixture, &["init", "-q"]);
+    git(&fixture, &["add", "."]);
+    git(&fixture, &["commit", "-qm", "first"]);
+    let commit = "git -c user.name=n -c user.email=n@example.org commit -qam agent";
+    fixture.record(&format!("echo 1 > a; {commit}")).success();
+    fixture.write("b", "mine");
+    git(&fixture, &["add", "b"]);
+    git(&fixture, &["commit", "-qm", "mine"]);
+    fixture.nono(&["undo", "--yes"]).fails(1, "the repository has moved on");
+    fixture.nono(&["undo", "--yes", "--force"]).success();
+    fixture.nono(&["redo"]).success();
+    fixture.nono(&["undo", "--yes"]).fails(1, "the repository has moved on");
 }
 
 #[test]

@@ -54,6 +54,9 @@ impl Needs {
                 Err(StoreError::Missing { .. }) => {
                     self.missing.insert(hash, kind);
                 }
+                Err(error) if error.is_damage() && store.is_list_without_chunks(&hash)? => {
+                    self.missing.insert(hash, kind);
+                }
                 Err(error) => return Err(error.into()),
             }
         }

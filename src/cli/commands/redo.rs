@@ -50,7 +50,8 @@ pub(in crate::cli) fn run(args: &RedoArgs, store: &StoreArgs, context: &Context)
     work.force = args.conflicts.force;
     work.is_for_program = args.json;
     work.is_settled = args.yes;
-    work.asked_by = if redo.is_undo { AskedBy::Redo } else { AskedBy::RedoOfRestore };
+    let is_next = history.is_next(&redo.session.id());
+    work.asked_by = if redo.is_undo { AskedBy::Redo { is_next } } else { AskedBy::RedoOfRestore };
     if args.dry_run { work.dry_run(context) } else { work.run(true, context) }
 }
 

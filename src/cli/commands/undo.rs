@@ -192,15 +192,18 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
     // Paths that none of the sessions knows.
     let mut unknown = None;
     for (summary, session) in history.to_undo() {
+        let is_next = history.is_next(&summary.session_id);
         match planned(args, &args.part, session, &catalog, context) {
             // Where something of it cannot be undone, an earlier session is not meant.
             Ok((work, plan)) if plan.changes.is_empty() && plan.is_complete() => {
                 // Newer changes are passed over by a user who kept them before.
                 if plan.has_kept_newer() && !summary.partly_undone {
-                    return undo(args, (summary, session), work, plan, context);
+                    return undo(args, (summary, session, is_next), work, plan, context);
                 }
             }
-            Ok((work, plan)) => return undo(args, (summary, session), work, plan, context),
+            Ok((work, plan)) => {
+                return undo(args, (summary, session, is_next), work, plan, context);
+            }
             Err(error) if error.is_about_selection() => {
                 unknown.get_or_insert(error);
             }
@@ -246,7 +249,10 @@ fn undo_named(
         return Err(CliError::failed(format!("nothing of session {id} is left to undo"))
             .with_hint(format!("nono rollback show {id}")));
     }
-    undo(args, (&summary, session), work, plan, context)
+    let place = Place::current(Purpose::Restoring)?;
+    let history = History::read(catalog, &place).ok();
+    let is_next = history.is_some_and(|history| history.is_next(&summary.session_id));
+    undo(args, (&summary, session, is_next), work, plan, context)
 }
 
 /// Of a session of snapshots, the way to the last of them where more than that would go.
@@ -277,15 +283,16 @@ fn say_session_before(summary: &SessionSummary, is_refused: bool, context: &Cont
     }
 }
 
-/// Asks about a plan, and carries it out.
+/// Asks about a plan, and carries it out. The session comes with whether `undo` without a name means
+/// it.
 fn undo(
     args: &UndoArgs,
-    (summary, session): (&SessionSummary, &SessionDir),
+    (summary, session, is_next): (&SessionSummary, &SessionDir, bool),
     mut work: Restoring<'_>,
     plan: RestoreReport,
     context: &Context,
 ) -> Outcome {
-    work.asked_by = AskedBy::Undo;
+    work.asked_by = AskedBy::Undo { is_next };
     work.force = args.conflicts.force;
     work.is_for_program = args.json;
     // A conflict that is not asked about here is not asked about later.
@@ -304,9 +311,9 @@ fn undo(
         } else {
             introduce(summary, &work, context);
             preview(&plan, &work.roots, context)?;
-            print_outcome(&plan, work.is_whole(), AskedBy::Undo, &work.roots, context);
+            print_outcome(&plan, work.is_whole(), work.asked_by, &work.roots, context);
             say_last_snapshot(session, &plan, context)?;
-            say_session_before(summary, is_refused, context);
+            say_session_before(summary, is_refused && is_next, context);
         }
         return Ok(u8::from(!plan.is_complete()));
     }
@@ -317,7 +324,7 @@ fn undo(
         let done = work.run(true, context);
         if !args.json {
             say_last_snapshot(session, &plan, context)?;
-            say_session_before(summary, is_refused, context);
+            say_session_before(summary, is_refused && is_next, context);
         }
         return done;
     }

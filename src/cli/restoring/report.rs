@@ -31,9 +31,15 @@ pub(in crate::cli) enum AskedBy {
     /// `restore`, or a review.
     Restore,
     /// `undo`.
-    Undo,
+    Undo {
+        /// Whether `undo` without a name means the session.
+        is_next: bool,
+    },
     /// `redo` of an undo.
-    Redo,
+    Redo {
+        /// Whether `undo` without a name means the session.
+        is_next: bool,
+    },
     /// `redo` of another restore.
     RedoOfRestore,
 }
@@ -42,11 +48,18 @@ impl AskedBy {
     /// The command that reverts it. `is_here`: the current directory is one of the project.
     fn way_back(self, session: &str, safety: u64, is_here: bool) -> String {
         match self {
-            Self::Restore | Self::Undo if is_here => "take this back: nono redo".to_owned(),
-            Self::Redo if is_here => "undo it again: nono undo".to_owned(),
+            Self::Restore | Self::Undo { .. } if is_here => "take this back: nono redo".to_owned(),
+            Self::Redo { is_next } if is_here => {
+                format!("undo it again: {}", undo_command(session, is_next))
+            }
             _ => format!("undo this: nono rollback restore {session}/{safety}"),
         }
     }
+}
+
+/// The command that undoes a session. `is_next`: it needs no name.
+fn undo_command(session: &str, is_next: bool) -> String {
+    if is_next { "nono undo".to_owned() } else { format!("nono undo {session}") }
 }
 
 /// Whether commands without an id mean this project in the current directory.
@@ -124,8 +137,11 @@ pub(in crate::cli) fn print_outcome(
             count => format!("{count} newer paths were left as they are"),
         };
         let way = match asked_by {
-            AskedBy::Undo if is_done => " (to undo that too: nono undo --force)",
-            _ => "",
+            AskedBy::Undo { is_next } if is_done => {
+                let undo = undo_command(&report.session_id, is_next);
+                format!(" (to undo that too: {undo} --force)")
+            }
+            _ => String::new(),
         };
         context.say(format_args!("{what}{way}"));
     }

@@ -8,6 +8,7 @@ use bollard::models::{
 };
 
 use super::plan::{ContainerPlan, PlannedVolume};
+use crate::container::describe::clean_path;
 use crate::container::{ContainerRecord, LABEL_RESTORED_FROM, MountKind, NetworkRecord};
 use crate::snapshot::RestorationMode;
 
@@ -97,7 +98,7 @@ fn mount(record: &ContainerRecord, plan: &ContainerPlan, host: &mut HostConfig, 
     let mut covered: Vec<String> = Vec::new();
     let mut kept = Vec::new();
     for bind in binds {
-        let destination = clean(destination_of(&bind));
+        let destination = clean_path(destination_of(&bind));
         if planned(&destination).is_none() {
             kept.push(bind);
             covered.push(destination);
@@ -105,7 +106,7 @@ fn mount(record: &ContainerRecord, plan: &ContainerPlan, host: &mut HostConfig, 
     }
     let mut mounts = Vec::new();
     for mount in host.mounts.take().unwrap_or_default() {
-        let destination = clean(mount.target.as_deref().unwrap_or_default());
+        let destination = clean_path(mount.target.as_deref().unwrap_or_default());
         if planned(&destination).is_none() {
             mounts.push(mount);
             covered.push(destination);
@@ -143,20 +144,6 @@ fn destination_of(bind: &str) -> &str {
     let mut parts = bind.split(':');
     let first = parts.next().unwrap_or_default();
     parts.next().unwrap_or(first)
-}
-
-/// A path in a container as the engine's list of mounts has it: the request may have had `/data/`
-/// or `/x/../data`.
-fn clean(path: &str) -> String {
-    let mut parts = Vec::new();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => drop(parts.pop()),
-            part => parts.push(part),
-        }
-    }
-    format!("/{}", parts.join("/"))
 }
 
 /// The network at the creation, and the others.

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use bollard::exec::StartExecOptions;
+use bollard::exec::{StartExecOptions, StartExecResults};
 use bollard::models::{ContainerInspectResponse, ExecConfig, HealthStatusEnum};
+use futures_util::{StreamExt, stream};
 use serde::Serialize;
 
 use super::{LOOK_EVERY, RestoreError};
@@ -140,7 +141,13 @@ fn run(
 ) -> Result<Option<i64>, RestoreError> {
     let started = Instant::now();
     let cmd = ["/bin/sh", "-c", command].map(str::to_owned).to_vec();
-    let config = ExecConfig { cmd: Some(cmd), ..Default::default() };
+    let attached = Some(true);
+    let config = ExecConfig {
+        cmd: Some(cmd),
+        attach_stdout: attached,
+        attach_stderr: attached,
+        ..Default::default()
+    };
     let request = docker.client().create_exec(id, config);
     let operation = format_args!("run the health command in container {id}");
     let made = match docker.call(operation, Patience::Quick, request) {
@@ -148,12 +155,16 @@ fn run(
         Err(error) if error.is_conflict() || error.is_not_found() => return Ok(None),
         answer => answer?,
     };
-    let detached = StartExecOptions { detach: true, ..Default::default() };
-    let request = docker.client().start_exec(&made.id, Some(detached));
-    match docker.call(operation, Patience::Quick, request) {
+    // Podman notes the end of a command minutes later, unless somebody is attached to it.
+    let request = docker.client().start_exec(&made.id, None::<StartExecOptions>);
+    let mut output = match docker.call(operation, Patience::Quick, request) {
         Err(error) if error.is_conflict() || error.is_not_found() => return Ok(None),
-        answer => drop(answer?),
-    }
+        answer => match answer? {
+            StartExecResults::Attached { output, .. } => output,
+            StartExecResults::Detached => Box::pin(stream::empty()),
+        },
+    };
+    let mut is_open = true;
     loop {
         let request = docker.client().inspect_exec(&made.id);
         let found = docker.call(operation, Patience::Quick, request)?;
@@ -163,6 +174,13 @@ fn run(
         if started.elapsed() >= limit {
             return Ok(None);
         }
-        std::thread::sleep(LOOK_EVERY / 4);
+        if is_open {
+            // A child in the background may keep the output open after the end.
+            let drain = async { while output.next().await.is_some() {} };
+            let limited = async { tokio::time::timeout(LOOK_EVERY / 4, drain).await };
+            is_open = docker.wait(&operation, limited)?.is_err();
+        } else {
+            std::thread::sleep(LOOK_EVERY / 4);
+        }
     }
 }

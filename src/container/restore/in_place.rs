@@ -91,7 +91,7 @@ pub(super) fn resume(
     let _volumes = locked(job, &opened(job, in_place)?)?;
     let history = job.history.reopened()?;
     let number = if is_forward { job.number } else { in_place.safety_snapshot };
-    for dir in check(job, &history, number, in_place)? {
+    for (dir, _) in check(job, &history, number, in_place)? {
         let space = dir.space()?;
         // The engine needs one to show the container.
         if space.inodes > 0 && space.free_inodes == 0 {
@@ -273,18 +273,20 @@ fn opened(job: Job<'_>, in_place: &InPlace) -> Result<Vec<Dir>, RestoreError> {
 }
 
 /// Refuses volumes that cannot get the state of a snapshot now. Changes nothing of them.
-fn check(
+fn check<'h>(
     job: Job<'_>,
-    history: &ContainerHistory<'_>,
+    history: &'h ContainerHistory<'_>,
     number: u64,
     in_place: &InPlace,
-) -> Result<Vec<Dir>, RestoreError> {
+) -> Result<Vec<(Dir, Contents<'h>)>, RestoreError> {
     users::refuse(job, in_place.names())?;
-    let dirs = opened(job, in_place)?;
-    for (dir, (volume, tree, _)) in dirs.iter().zip(&in_place.volumes) {
-        survey::refuse(job, volume, dir, &Contents::read(history, number, tree)?)?;
+    let mut checked = Vec::new();
+    for (dir, (volume, tree, _)) in opened(job, in_place)?.into_iter().zip(&in_place.volumes) {
+        let contents = Contents::read(history, number, tree)?;
+        survey::refuse(job, volume, &dir, &contents)?;
+        checked.push((dir, contents));
     }
-    Ok(dirs)
+    Ok(checked)
 }
 
 fn put(
@@ -295,20 +297,19 @@ fn put(
     is_changed: &mut bool,
 ) -> Result<Vec<String>, RestoreError> {
     let mut not_made = Vec::new();
-    let dirs = check(job, history, number, in_place)?;
+    let checked = check(job, history, number, in_place)?;
     let record = history.record(number)?;
-    for (dir, (volume, tree, _)) in dirs.iter().zip(&in_place.volumes) {
-        let contents = Contents::read(history, number, tree)?;
-        let names = (&**volume, &*record.name);
+    for ((dir, contents), volume) in checked.iter().zip(in_place.names()) {
+        let names = (volume, &*record.name);
         sys::before_request("container-volume-clear")?;
-        users::refuse(job, [&**volume])?;
+        users::refuse(job, [volume])?;
         *is_changed = true;
         fill_directory::clear(dir).map_err(|e| e.of_volume("clear", names, None))?;
         sys::before_request("container-volume-fill")?;
-        let filled = fill_directory::fill(&contents, dir, job.progress);
+        let filled = fill_directory::fill(contents, dir, job.progress);
         not_made.extend(filled.map_err(|e| e.of_volume("fill", names, Some(dir)))?);
         sys::before_request("container-volume-check")?;
-        let compared = compare::directory(&contents, volume, dir, job.progress);
+        let compared = compare::directory(contents, volume, dir, job.progress);
         compared.map_err(|e| e.of_volume("check", names, None))?;
     }
     Ok(not_made)

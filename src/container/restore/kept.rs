@@ -134,7 +134,7 @@ pub struct CleanupReport {
     pub kept_containers: Vec<KeptReport>,
 }
 
-/// As [`cleanup`](crate::container::cleanup), and then as [`clean_kept`] for every history: no
+/// As [`cleanup`], and then as [`clean_kept`] for every history: no
 /// limit removes the snapshot of a container that goes in the same breath.
 ///
 /// # Errors

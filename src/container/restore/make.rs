@@ -11,6 +11,7 @@ use super::journal::{self, Journal, Step};
 use super::plan::{self, ContainerPlan};
 use super::{Job, RestoreError, RestoreOptions, RestoreReport, compare};
 use super::{fill_archive, fill_directory, reach, replace};
+use crate::container::volumes::OWNER_OPTION;
 use crate::container::{ContainerError, ContainerRecord, Docker, LABEL_RESTORED_FROM, Patience};
 use crate::snapshot::RestorationMode;
 use crate::sys;
@@ -133,7 +134,7 @@ fn create_volume(job: Job<'_>, name: &str, tree: Option<&str>) -> Result<(), Res
         // At the first start Podman gives the root of a volume the owner that it has in the image,
         // unless the volume was made with an owner.
         let owner = format!("uid={},gid={}", root.uid, root.gid);
-        options = Some([(reach::OWNER_OPTION.to_owned(), owner)].into_iter().collect());
+        options = Some([(OWNER_OPTION.to_owned(), owner)].into_iter().collect());
     }
     let request = VolumeCreateRequest {
         driver_opts: options,

@@ -1,13 +1,8 @@
 //! The directory of a volume on this machine, where nono may write it.
 
-use crate::container::volumes::{NOT_SEEN, sees};
+use crate::container::volumes::{NOT_SEEN, is_directory, sees};
 use crate::container::{Docker, Patience};
 use crate::sys::{self, Dir, FileTime};
-
-/// The option with the owner of a volume.
-pub(super) const OWNER_OPTION: &str = "o";
-/// The options of a volume of Podman that has an owner, and is a directory all the same.
-const OWNED: [&str; 3] = [OWNER_OPTION, "UID", "GID"];
 
 /// Opens the directory of a volume.
 ///
@@ -23,8 +18,7 @@ pub(super) fn directory(docker: &Docker, volume: &str) -> Result<Dir, String> {
     let request = docker.client().inspect_volume(volume);
     let operation = format_args!("look at volume {volume}");
     let found = docker.call(operation, Patience::Quick, request).map_err(|e| e.to_string())?;
-    let is_plain = |option: &String| docker.is_podman() && OWNED.contains(&option.as_str());
-    if found.driver != "local" || !found.options.keys().all(is_plain) {
+    if !is_directory(docker, &found) {
         return Err(format!("its driver is {} with options of its own", found.driver));
     }
     Dir::open_no_symlinks(found.mountpoint.as_ref()).map_err(|error| error.to_string())

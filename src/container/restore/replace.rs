@@ -186,7 +186,8 @@ pub(super) fn back(
     if let (Some(name), Some(new)) = (&kept, &journal.new_id) {
         kept::put_aside(job, new, name, &original.id)?;
     }
-    if name_of(&found) == Some(&original.kept_as) && state_of(&found) == "running" {
+    let may_end = matches!(&*state_of(&found), "running" | "stopping");
+    if name_of(&found) == Some(&original.kept_as) && may_end {
         // An earlier request to stop it may be under way: it would end after its start.
         stop(docker, &original.id)?;
     }

@@ -7,6 +7,7 @@ use bollard::models::{ContainerSummary, MountPoint};
 use bollard::query_parameters::ListContainersOptions;
 
 use super::{Job, RestoreError};
+use crate::container::describe::of_volumes;
 use crate::container::{ContainerError, Docker, Patience};
 use crate::sys;
 
@@ -45,9 +46,10 @@ pub(super) fn refuse<'v>(
         let operation = format_args!("look at volume {volume}");
         let found = job.docker.call(operation, Patience::Quick, request)?;
         let place = real(&found.mountpoint);
-        for container in &active {
+        let of_volume = of_volumes(job.docker, &[volume.to_owned()])?;
+        for container in active.iter().chain(&of_volume) {
             let is_active = container.state.is_some_and(|state| {
-                matches!(&*state.to_string(), "running" | "paused" | "restarting")
+                matches!(&*state.to_string(), "running" | "paused" | "restarting" | "stopping")
             });
             let mut mounts = container.mounts.iter().flatten();
             if is_active && mounts.any(|mount| is_mount_of(mount, volume, &place)) {

@@ -380,10 +380,8 @@ impl SnapshotDraft for LocalDraft<'_> {
     }
 
     fn capture(&self, directories: &[&Path]) -> Result<CapturedDirectories, ContainerError> {
-        let captured = self.manager.capture_elsewhere(&self.packer, directories)?;
-        self.caches.replace(captured.caches);
-        let (merkle_root, totals) = (captured.merkle_root, captured.totals);
-        let (not_captured, unstable) = (captured.not_captured, captured.unstable);
-        Ok(CapturedDirectories { merkle_root, totals, not_captured, unstable })
+        let mut captured = self.manager.capture_elsewhere(&self.packer, directories)?;
+        self.caches.replace(std::mem::take(&mut captured.caches));
+        Ok(captured.into())
     }
 }

@@ -315,8 +315,6 @@ impl SnapshotDraft for MemoryDraft<'_> {
     fn capture(&self, directories: &[&Path]) -> Result<CapturedDirectories, ContainerError> {
         let Effort { threads, progress } = self.effort;
         let captured = capture_whole(self.objects, directories, &[], None, &**progress, *threads)?;
-        let (merkle_root, totals) = (captured.merkle_root, captured.totals);
-        let (not_captured, unstable) = (captured.not_captured, captured.unstable);
-        Ok(CapturedDirectories { merkle_root, totals, not_captured, unstable })
+        Ok(captured.into())
     }
 }

@@ -31,7 +31,9 @@ use jiff::Timestamp;
 use super::error::ContainerError;
 use crate::object::ContentHash;
 use crate::progress::Progress;
-use crate::snapshot::{ContainerSession, NotCaptured, RemovalReason, SnapshotManifest, Totals};
+use crate::snapshot::{
+    Capture, ContainerSession, NotCaptured, RemovalReason, SnapshotManifest, Totals,
+};
 use crate::store::{FileSource, ObjectStore};
 use crate::sys::Dir;
 
@@ -212,6 +214,14 @@ pub struct CapturedDirectories {
     pub not_captured: Vec<NotCaptured>,
     /// Files that kept changing while they were read.
     pub unstable: Vec<PathBuf>,
+}
+
+impl From<Capture> for CapturedDirectories {
+    /// Without the caches: a storage may have none.
+    fn from(captured: Capture) -> Self {
+        let Capture { merkle_root, totals, not_captured, unstable, .. } = captured;
+        Self { merkle_root, totals, not_captured, unstable }
+    }
 }
 
 /// The state of a snapshot whose objects are in the storage.

@@ -143,6 +143,26 @@ impl LocalStore {
         Ok(!runs.is_empty())
     }
 
+    /// Whether a pack has a sound list of chunks that are not all there.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub(in crate::store) fn is_without_chunks(
+        &self,
+        hash: &ContentHash,
+        pack: &Pack,
+        span: Span,
+    ) -> Result<bool, StoreError> {
+        if span.kind() != Kind::ChunkList {
+            return Ok(false);
+        }
+        match self.listed(hash, pack, span) {
+            Ok(head) => Ok(!self.has_all_chunks(hash, head.size, pack, span)?),
+            Err(error) if error.is_damage() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Opens an object whose list of chunks is in a pack.
     ///
     /// # Errors

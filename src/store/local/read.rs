@@ -130,7 +130,27 @@ impl LocalStore {
             let path = self.dir.path_of(&relative_name(hash));
             return Err(StoreError::Missing { hash: *hash, path });
         };
-        self.open_in_pack(hash, pack, span, Choice::First)
+        match self.open_in_pack(hash, pack.clone(), span, Choice::First) {
+            // A list of lost chunks is no copy. A repair leaves it where it stores the object anew.
+            Err(error) if error.is_damage() && self.is_without_chunks(hash, &pack, span)? => {
+                let others = self.packs.find_all(&self.dir, hash)?.into_iter();
+                let open = |(pack, span)| self.open_in_pack(hash, pack, span, Choice::First).ok();
+                others.filter_map(open).next().ok_or(error)
+            }
+            opened => opened,
+        }
+    }
+
+    /// Whether an object is here as a list alone that names chunks that are lost.
+    ///
+    /// # Errors
+    /// When the packs cannot be read.
+    #[cfg(feature = "archive")]
+    pub(crate) fn is_list_without_chunks(&self, hash: &ContentHash) -> Result<bool, StoreError> {
+        match self.packs.find(&self.dir, hash, true)? {
+            Some((pack, span)) => self.is_without_chunks(hash, &pack, span),
+            None => Ok(false),
+        }
     }
 
     /// Opens what a pack has under the name of an object.

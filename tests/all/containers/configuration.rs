@@ -12,7 +12,7 @@ use nono::snapshot::VolumeSource;
 use serde_json::{Value, json};
 
 use super::daemon::{Container, Daemon, IMAGE, daemon};
-use super::engine::Engine;
+use super::engine::Ability;
 use super::proxy::{At, Proxy};
 use super::restore::{Scene, volume_at};
 use crate::fixture::{Fixture, finished};
@@ -171,8 +171,7 @@ fn without_a_pause_the_container_runs_on_and_its_snapshot_is_not_called_consiste
 #[test]
 fn a_restarting_container_is_refused() {
     let Some(daemon) = daemon() else { return };
-    if daemon.engine() == Engine::Podman {
-        // It has no such state.
+    if !daemon.engine().has_or_notes(Ability::RestartingState) {
         return;
     }
     let fixture = Fixture::new();

@@ -10,7 +10,7 @@
 #![allow(dead_code, reason = "the tests of one subject need few parts")]
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -185,6 +185,22 @@ impl Daemon {
         assert!(import.wait().unwrap().success());
     }
 
+    /// Makes an image of a container. The request of `docker` itself has no body, which Podman
+    /// refuses.
+    pub fn commit(&self, container: &str, image: &str) {
+        let (repository, tag) = image.split_once(':').unwrap();
+        let request = format!(
+            "POST /commit?container={container}&repo={repository}&tag={tag} HTTP/1.1\r\nHost: x\r\n\
+             Content-Type: application/json\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{{}}"
+        );
+        let mut socket = UnixStream::connect(self.socket()).unwrap();
+        socket.set_read_timeout(Some(LIMIT)).unwrap();
+        socket.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
+    }
+
     /// The engine behind the socket.
     pub fn engine(&self) -> Engine {
         self.engine
@@ -204,7 +220,8 @@ impl Daemon {
         self.dir.join("data/volumes").join(volume).join("_data")
     }
 
-    fn docker_command(&self, arguments: &[&str]) -> Command {
+    /// The `docker` program with these arguments.
+    pub fn docker_command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("docker");
         command.arg("-H").arg(self.host()).args(arguments).stdin(Stdio::null());
         command

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::daemon::{Container, Daemon, daemon};
-use super::engine::Engine;
+use super::engine::Ability;
 use crate::fixture::{Finished, Fixture, finished};
 
 /// The program with these variables of Docker and no other.
@@ -110,8 +110,7 @@ const SERVER: &str = "extendedKeyUsage=serverAuth\nsubjectAltName=IP:127.0.0.1";
 
 #[test]
 fn an_engine_behind_tls_is_used_and_each_wrong_certificate_is_named() {
-    if daemon().is_none_or(|daemon| daemon.engine() != Engine::Docker) {
-        // Podman's service speaks no TLS.
+    if daemon().is_none_or(|daemon| !daemon.engine().has_or_notes(Ability::Tls)) {
         return;
     }
     let place = tempfile::tempdir().unwrap();

@@ -3,6 +3,27 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::not_run::note;
+
+/// What a test needs, and Podman may lack. `docs/containers.md` says why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ability {
+    /// It runs the health checks of containers. Podman leaves them to timers of systemd.
+    HealthChecks,
+    /// It changes the restart policy of a container.
+    PolicyChanges,
+    /// It has a state `restarting`.
+    RestartingState,
+    /// It describes the static address that a container was made with.
+    ToldAddresses,
+    /// Its tar streams have the owners of files, and the times as they are, cut to seconds.
+    WholeStreams,
+    /// Its service can be reached over TLS.
+    Tls,
+    /// It shows volumes with options of their own while their containers are stopped.
+    MountsToLook,
+}
+
 /// The engine behind the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Engine {
@@ -62,9 +83,28 @@ impl Engine {
         }
     }
 
-    /// Whether health checks run: Podman leaves them to timers of systemd.
-    pub fn checks_health(self) -> bool {
-        self == Self::Docker || Path::new("/run/systemd/system").exists()
+    /// Whether it has the ability. Docker has them all.
+    pub fn has(self, ability: Ability) -> bool {
+        match ability {
+            _ if self == Self::Docker => true,
+            Ability::HealthChecks => Path::new("/run/systemd/system").exists(),
+            _ => false,
+        }
+    }
+
+    /// Options of a container that is going to be replaced: with a restart policy, where the engine
+    /// can take that from the original.
+    pub fn policy(self, name: &'static str) -> Vec<&'static str> {
+        if self.has(Ability::PolicyChanges) { vec!["--restart", name] } else { Vec::new() }
+    }
+
+    /// The same as [`has`](Self::has). A test that stops at a `false` is noted, by its name, as one that did not run.
+    pub fn has_or_notes(self, ability: Ability) -> bool {
+        let has = self.has(ability);
+        if !has {
+            note(&format_args!("{self:?} has no {ability:?} here"));
+        }
+        has
     }
 
     /// Variables of the command. Podman reads files that they name; they are written here.

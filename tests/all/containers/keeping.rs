@@ -7,9 +7,9 @@ use std::process::Stdio;
 use serde_json::Value;
 
 use super::daemon::{Container, Daemon, daemon};
+use super::engine::Ability;
 use super::restore::Scene;
 use crate::fixture::{Finished, Fixture, finished};
-use crate::not_run::not_run;
 
 const REPLACE: [&str; 3] = ["--replace", "--health-seconds", "0"];
 const CLEANUP: [&str; 3] = ["container", "cleanup", "--json"];
@@ -210,7 +210,7 @@ fn a_second_replacement_replaces_the_container_that_has_the_place() {
 fn a_replacement_that_has_worked_is_kept_when_the_restore_is_taken_back() {
     let Some(daemon) = daemon() else { return };
     for step in ["container-replace-health", "container-replace-note"] {
-        let scene = Scene::new(daemon, &["--restart", "always"]);
+        let scene = Scene::new(daemon, &daemon.engine().policy("always"));
         let name = &*scene.container.name;
         let id = scene.snapshot();
         scene.change();
@@ -245,8 +245,8 @@ fn is_kept(scene: &Scene, new: &str, told: &Finished) {
 #[test]
 fn a_sick_replacement_that_has_worked_is_kept_by_resume() {
     let Some(daemon) = daemon() else { return };
-    if !daemon.engine().checks_health() {
-        return not_run("health checks of this engine need systemd");
+    if !daemon.engine().has_or_notes(Ability::HealthChecks) {
+        return;
     }
     let check = ["--health-cmd", "test ! -e /sick", "--health-interval", "100ms"];
     let options = [&check[..], &["--health-retries", "2"]].concat();
@@ -269,6 +269,9 @@ fn a_sick_replacement_that_has_worked_is_kept_by_resume() {
 #[test]
 fn a_replacement_that_was_restarted_before_the_resume_can_be_healthy() {
     let Some(daemon) = daemon() else { return };
+    if !daemon.engine().has_or_notes(Ability::PolicyChanges) {
+        return;
+    }
     let script = "trap 'exit 0' TERM; while :; do sleep 0.1; done";
     let scene = serving(daemon, script, &["--restart", "always"]);
     let name = &*scene.container.name;
@@ -294,12 +297,13 @@ fn a_replacement_that_was_restarted_before_the_resume_can_be_healthy() {
 fn an_original_that_is_being_stopped_runs_on_after_an_abort() {
     let Some(daemon) = daemon() else { return };
     let script = "trap 'echo >/data/asked' TERM; while :; do sleep 0.1; done";
-    let options = ["--restart", "unless-stopped", "--stop-timeout", "4"];
+    let policy = daemon.engine().policy("unless-stopped");
+    let options = [&["--stop-signal", "TERM", "--stop-timeout", "4"][..], &policy].concat();
     let scene = serving(daemon, script, &options);
     let name = &*scene.container.name;
     let id = scene.snapshot();
     let old = id_of(daemon, name);
-    let first_start = daemon.inspect(name)["State"]["StartedAt"].clone();
+    let before = daemon.inspect(name);
     let arguments = [&["container", "restore", &id][..], &REPLACE].concat();
     let mut command = daemon.command(&scene.fixture, &arguments);
     let mut running = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -311,9 +315,9 @@ fn an_original_that_is_being_stopped_runs_on_after_an_abort() {
     let found = daemon.inspect(name);
     assert_eq!(found["Id"], old.as_str());
     assert_eq!(found["State"]["Status"], "running");
-    assert_eq!(found["HostConfig"]["RestartPolicy"]["Name"], "unless-stopped");
+    assert_eq!(found["HostConfig"]["RestartPolicy"], before["HostConfig"]["RestartPolicy"]);
     // What was stopping it has come to its end.
-    assert_ne!(found["State"]["StartedAt"], first_start);
+    assert_ne!(found["State"]["StartedAt"], before["State"]["StartedAt"]);
 }
 
 /// One that somebody started and used beside the original is nobody's to remove.

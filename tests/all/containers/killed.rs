@@ -1,6 +1,8 @@
 //! Restores that are killed at each of their steps: a usable container is always there, and `resume`
 //! finishes the restore or takes it back.
 
+use serde_json::Value;
+
 use super::daemon::{Daemon, daemon};
 use super::restore::Scene;
 use crate::observe::observe;
@@ -29,12 +31,17 @@ fn a_killed_replacement_is_finished_or_taken_back_from_every_step() {
     }
 }
 
+fn policy_of(container: &Value) -> &Value {
+    &container["HostConfig"]["RestartPolicy"]
+}
+
 fn killed_at(daemon: &'static Daemon, step: &str, aborts: bool) {
-    let scene = Scene::new(daemon, &["--restart", "always"]);
+    let scene = Scene::new(daemon, &daemon.engine().policy("always"));
     let id = scene.snapshot();
     scene.change();
     let name = &scene.container.name;
-    let old = daemon.inspect(name)["Id"].as_str().unwrap().to_owned();
+    let before = daemon.inspect(name);
+    let old = before["Id"].as_str().unwrap();
     let arguments = ["container", "restore", &id, "--replace", "--health-seconds", "0"];
     let mut command = daemon.command(&scene.fixture, &arguments);
     command.env("NONO_FAIL_POINT", format!("name={step}"));
@@ -42,7 +49,7 @@ fn killed_at(daemon: &'static Daemon, step: &str, aborts: bool) {
     let killed = std::os::unix::process::ExitStatusExt::signal(&output.status);
     assert_eq!(killed, Some(9), "{step}: {}", String::from_utf8_lossy(&output.stderr));
     // The original is there, with its volumes, and can be started if it does not run.
-    let found = daemon.inspect(&old);
+    let found = daemon.inspect(old);
     let state = found["State"]["Status"].as_str().unwrap();
     assert!(matches!(state, "running" | "exited"), "{step}: {state}");
     daemon.nono(&scene.fixture, &["container", "restore", &id, "--replace"]).fails(1, "resume");
@@ -57,8 +64,8 @@ fn killed_at(daemon: &'static Daemon, step: &str, aborts: bool) {
     assert_eq!(report[0]["is_finished"], is_finished, "{step}: {}", done.stderr);
     let now = daemon.inspect(name);
     assert_eq!(now["State"]["Status"], "running", "{step}");
-    assert_eq!(now["HostConfig"]["RestartPolicy"]["Name"], "always", "{step}");
-    assert_eq!(now["Id"] == old.as_str(), !is_finished, "{step}");
+    assert_eq!(policy_of(&now), policy_of(&before), "{step}");
+    assert_eq!(now["Id"] == old, !is_finished, "{step}");
     let own = if is_finished { "own\nfirst" } else { "second\nsecond" };
     assert_eq!(scene.container.sh("cat /own /data/file"), own, "{step}");
     // A new container that had run may have worked: an abort keeps it, and removes no other.
@@ -69,7 +76,7 @@ fn killed_at(daemon: &'static Daemon, step: &str, aborts: bool) {
     assert_eq!(kept.is_some(), has_run && aborts, "{step}: {report}");
     assert_eq!(left, kept.unwrap_or_default(), "{step}");
     assert!(!done.says("panicked"));
-    daemon.docker(&["rm", "-f", "-v", &old]);
+    daemon.docker(&["rm", "-f", "-v", old]);
 }
 
 /// After its journal is gone nothing is left to do.
@@ -104,10 +111,10 @@ fn a_killed_way_back_is_taken_again() {
         "container-back-start",
     ];
     for step in steps {
-        let scene = Scene::new(daemon, &["--restart", "always"]);
+        let scene = Scene::new(daemon, &daemon.engine().policy("always"));
         let id = scene.snapshot();
         scene.change();
-        let old = daemon.inspect(&scene.container.name)["Id"].clone();
+        let before = daemon.inspect(&scene.container.name);
         let killed = |arguments: &[&str], step: &str| {
             let mut command = daemon.command(&scene.fixture, arguments);
             let output = command.env("NONO_FAIL_POINT", format!("name={step}")).output().unwrap();
@@ -118,9 +125,9 @@ fn a_killed_way_back_is_taken_again() {
         killed(&["container", "resume", "--abort"], step);
         daemon.nono(&scene.fixture, &["container", "resume", "--abort"]).success();
         let now = daemon.inspect(&scene.container.name);
-        assert_eq!(now["Id"], old, "{step}");
+        assert_eq!(now["Id"], before["Id"], "{step}");
         assert_eq!(now["State"]["Status"], "running", "{step}");
-        assert_eq!(now["HostConfig"]["RestartPolicy"]["Name"], "always", "{step}");
+        assert_eq!(policy_of(&now), policy_of(&before), "{step}");
         assert_eq!(scene.container.sh("cat /own"), "second", "{step}");
     }
 }

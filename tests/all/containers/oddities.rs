@@ -1,8 +1,11 @@
 //! Snapshots of containers that are not plain: shared volumes, odd names, mappings, foreign images.
 
+use std::process::Stdio;
+
 use serde_json::Value;
 
 use super::daemon::{Container, Daemon, daemon};
+use super::engine::Ability;
 use super::proxy::{At, Proxy};
 use crate::fixture::{Fixture, finished};
 use crate::mapping::Mapping;
@@ -110,7 +113,7 @@ fn an_image_that_somebody_made_of_a_restored_container_is_left_alone() {
     daemon.sh(&name, "echo work >/own");
     let tags = ["nono/container:mybackup", "me/nono/container-tools:1"];
     for tag in tags {
-        daemon.run(&["commit", &name, tag]);
+        daemon.commit(&name, tag);
     }
     daemon.run(&["rm", "-f", &name]);
     daemon.nono(&fixture, &["container", "delete", &container.name, "--all"]).success();
@@ -351,6 +354,30 @@ fn a_store_in_a_volume_is_no_part_of_its_snapshots() {
     }
 }
 
+/// Its first process may take its time, and write.
+#[test]
+fn a_container_that_is_being_stopped_still_uses_its_volumes() {
+    let Some(daemon) = daemon() else { return };
+    let fixture = Fixture::new();
+    let volume = daemon.unique("shared");
+    let mount = format!("{volume}:/data");
+    let container = Container::run(daemon, "quiet", &["-v", &mount, "--stop-signal", "KILL"]);
+    let script = "trap 'echo >/data/asked' TERM; while :; do sleep 0.1; done";
+    let options = ["-v", &mount, "--stop-signal", "TERM", "--stop-timeout", "600"];
+    let slow = Container::run_command(daemon, "slow", &options, &["sh", "-c", script]);
+    daemon.run(&["stop", &container.name]);
+    let stopping = daemon.docker_command(&["stop", &slow.name]).stdout(Stdio::null()).spawn();
+    let asked = daemon.volume_dir(&volume).join("asked");
+    daemon.until("it is asked to end", || asked.exists());
+    let taken = snapshot(daemon, &fixture, &container.name, &[]);
+    assert_eq!(taken["is_consistent"], false);
+    assert!(taken["warnings"].to_string().contains(&slow.name), "{}", taken["warnings"]);
+    let restore = ["container", "restore", &id(&taken), "--volumes-only", "/data"];
+    daemon.nono(&fixture, &restore).fails(1, &slow.name);
+    daemon.run(&["kill", &slow.name]);
+    stopping.unwrap().wait().unwrap();
+}
+
 /// The engine mounts it at its place only while its container runs.
 #[test]
 fn a_volume_that_binds_a_directory_is_captured_while_its_container_is_stopped() {
@@ -366,8 +393,16 @@ fn a_volume_that_binds_a_directory_is_captured_while_its_container_is_stopped() 
     let container = Container::run(daemon, "bound", &options);
     let running = snapshot(daemon, &fixture, &container.name, &["--no-image"]);
     daemon.run(&["stop", &container.name]);
-    let stopped = snapshot(daemon, &fixture, &container.name, &["--no-image"]);
-    for taken in [running, stopped] {
+    let mut all = vec![running];
+    if daemon.engine().has(Ability::MountsToLook) {
+        all.push(snapshot(daemon, &fixture, &container.name, &["--no-image"]));
+    } else {
+        for more in [&[][..], &["--through-engine"]] {
+            let arguments = [&["container", "snapshot", &container.name][..], more].concat();
+            daemon.nono(&fixture, &arguments).fails(1, "options of its own");
+        }
+    }
+    for taken in all {
         assert_eq!(taken["volume_source"], "directory");
         let path = format!("/volumes/{volume}/file");
         let cat = daemon.nono(&fixture, &["rollback", "cat", &id(&taken), &path]).success();

@@ -163,3 +163,27 @@ fn what_is_damaged_here_and_at_the_remote_is_not_called_verified() {
     fs::write(&archive, &whole).unwrap();
     here.is_mended();
 }
+
+#[test]
+fn a_pull_gives_back_the_lost_chunk_of_a_long_list_of_names() {
+    let mut travel = Travel::with(1, 5, 0);
+    for number in 0..1500 {
+        travel.fixture.write(&format!("{number:04}{}", "x".repeat(180)), "a file");
+    }
+    travel.nono(&["snapshot", "."]).success();
+    travel.session = travel.fixture.latest();
+    let here = Here::pulls(&travel);
+    let packs = fs::read_dir(here.root.join("objects/packs")).unwrap();
+    let packs = packs.map(|pack| pack.unwrap().path());
+    let pack = packs.max_by_key(|pack| fs::metadata(pack).unwrap().len()).unwrap();
+    let mut bytes = fs::read(&pack).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::remove_file(&pack).unwrap();
+    fs::write(&pack, bytes).unwrap();
+    // What is damaged goes into quarantine, and the list stays without it: nothing else has it.
+    fs::remove_dir_all(travel.fixture.project()).unwrap();
+    fs::create_dir(travel.fixture.project()).unwrap();
+    here.nono(&["rollback", "verify", "--repair", &travel.session]);
+    assert!(here.is_mended() > 0);
+}
