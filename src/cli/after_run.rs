@@ -2,18 +2,22 @@
 //!
 //! The run does not wait for that process and does not learn what became of it. The process has the
 //! lowest priority, no terminal and no streams. A failure leaves a note for each
-//! session, which `nono status` and `nono doctor` show ([`crate::remote::push_failures`]). The push
+//! session, which `nono status` (there) and `nono doctor` (everywhere) show ([`failures`]). The push
 //! after the next run sends these sessions, too.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use super::args::surroundings;
 use super::context::Context;
+use super::error::CliError;
+use super::sealing::Target;
+use crate::config::{FlagSettings, Settings};
 use crate::path_text::Shown;
-use crate::remote::PushFailure;
+use crate::remote::{PushFailure, forget_failure, push_failures};
 use crate::sys;
 
-/// So many sessions are named in a command.
+/// More sessions are not named in a command.
 const MOST_NAMED: usize = 5;
 
 /// Marks the process. Only ever set by [`start`].
@@ -32,23 +36,49 @@ pub(super) fn detach() {
     let _ = std::env::set_current_dir("/");
 }
 
+/// The pushes that failed and are still wanted. The notes of a remote that does not exist go when
+/// the settings do not name it any more.
+pub(super) fn failures() -> Result<Vec<PushFailure>, CliError> {
+    let surroundings = surroundings()?;
+    // An invalid file says nothing about what is wanted.
+    let Ok(settings) = Settings::load(&surroundings, &FlagSettings::default()) else {
+        return Ok(push_failures());
+    };
+    let mut failures = push_failures();
+    failures.retain(|PushFailure { remote, session_id, .. }| {
+        let is_wanted = settings.file.is_none()
+            || settings.push_after_run.as_ref() == Some(remote)
+            || Target::is_meant_by(remote).unwrap_or(true);
+        if !is_wanted {
+            forget_failure(remote, session_id);
+        }
+        is_wanted
+    });
+    Ok(failures)
+}
+
 /// Failed pushes as sentences, one for each remote, each with a command that may help.
 pub(super) fn told(failures: &[PushFailure]) -> Vec<(String, String)> {
     let shown = |text: &str| Shown::bytes(text.as_bytes()).to_string();
     let of_each = failures.chunk_by(|a, b| a.remote == b.remote);
-    let of_each = of_each.filter_map(|all| Some((all.last()?, all.len() - 1)));
-    let told = of_each.map(|(last, others)| {
+    let of_each = of_each.filter_map(|all| Some((all, all.last()?)));
+    let told = of_each.map(|(all, last)| {
         let [remote, id, reason] =
             [&last.remote, &last.session_id, &last.reason].map(|it| shown(it));
-        let whose = match others {
+        let whose = match all.len() - 1 {
             0 => format!("session {id} was"),
             1 => format!("session {id} and 1 earlier one were"),
-            _ => format!("session {id} and {others} earlier ones were"),
+            others => format!("session {id} and {others} earlier ones were"),
         };
         // The next run sends all of them.
-        let ids = failures.iter().filter(|failure| failure.remote == last.remote);
-        let ids: Vec<_> = ids.take(MOST_NAMED).map(|failure| shown(&failure.session_id)).collect();
-        let command = format!("nono push {remote} {}", ids.join(" "));
+        let ids: Vec<_> = all.iter().map(|failure| shown(&failure.session_id)).collect();
+        let command = match ids.len() {
+            _ if !Target::is_meant_by(&last.remote).unwrap_or(true) => {
+                format!("nono remote add {remote} URL; or nono config set push_after_run \"\"")
+            }
+            1..=MOST_NAMED => format!("nono push {remote} {}", ids.join(" ")),
+            _ => format!("nono push {remote} --all"),
+        };
         (format!("{whose} not pushed to {remote}: {reason}"), command)
     });
     told.collect()

@@ -272,6 +272,7 @@ impl From<RestoreError> for CliError {
                 "put a copy of the state elsewhere: nono rollback restore ID --to DIR",
             ),
             RestoreError::NoSuchPath { .. }
+            | RestoreError::NotInSnapshot { .. }
             | RestoreError::NotTracked { .. }
             | RestoreError::PathLeftOut { .. }
             | RestoreError::NothingMatches { .. } => {

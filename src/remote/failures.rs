@@ -2,7 +2,8 @@
 //!
 //! `$XDG_STATE_HOME/nono/pushes/REMOTE/SESSION.json` says why the push of a session failed, with the
 //! remote's name in hexadecimal digits. The next push there that sends the session removes the note,
-//! so a note is always a present hole in what the remote has.
+//! so a note is always a present hole in what the remote has. The note of a session that was removed
+//! goes when the notes are read.
 
 use std::path::{Path, PathBuf};
 
@@ -77,9 +78,23 @@ fn notes(path: &Path) -> Vec<PushFailure> {
     let Ok(dir) = Dir::open(path) else { return Vec::new() };
     let read = |name: Box<[u8]>| {
         let text = dir.read(&name, MAX_NOTE_BYTES).ok()?;
-        serde_json::from_slice(&text).ok()
+        let failure: PushFailure = serde_json::from_slice(&text).ok()?;
+        if !is_removed(&failure) {
+            return Some(failure);
+        }
+        // The next one who reads it tries again.
+        let _ = dir.remove_file(&name);
+        None
     };
     names(path).into_iter().filter_map(read).collect()
+}
+
+/// Whether the store is there, and the session not in it. A store that is not there may be on a
+/// disk that comes back.
+fn is_removed(failure: &PushFailure) -> bool {
+    let session =
+        Dir::open(&failure.root).and_then(|root| root.try_stat(failure.session_id.as_bytes()));
+    matches!(session, Ok(None))
 }
 
 fn names(path: &Path) -> Vec<Box<[u8]>> {

@@ -1,7 +1,7 @@
 //! Whether a selection means anything at all.
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::RestoreError;
 use super::selection::{Pattern, Selected};
@@ -9,8 +9,9 @@ use crate::byte_path;
 use crate::diff::Lookup;
 use crate::object::{ContentHash, Node, RootTree, TreeEntry};
 use crate::path_text::to_path;
-use crate::snapshot::{NotCapturedSet, SnapshotManifest};
+use crate::snapshot::{NotCapturedSet, SnapshotManager, SnapshotManifest};
 use crate::store::{ObjectSource, StoreError, read_root_tree, read_tree};
+use crate::sys;
 
 /// Refuses a selection that names what is in none of the states; of the paths that one name may
 /// stand for, one is enough, and of those that a glob matches, too. A slip of the pen must not look
@@ -63,6 +64,31 @@ pub(super) fn no_such_path(path: &Path, target: &SnapshotManifest) -> RestoreErr
             }
         }
     }
+}
+
+/// Why a snapshot does not have a path: when it is there instead.
+pub(super) fn at_another_time(
+    manager: &SnapshotManager,
+    path: PathBuf,
+    snapshot: u64,
+    forms: &[&Vec<u8>],
+) -> Result<RestoreError, RestoreError> {
+    let is_now = matches!(sys::kind_of(&path), Ok(Some(_)));
+    let mut first = None;
+    for number in manager.session().snapshot_numbers()? {
+        // Where a snapshot is damaged, the others still tell something.
+        let Ok(manifest) = manager.load_manifest(number) else { continue };
+        let Ok(root) = read_root_tree(manager.store(), &manifest.merkle_root) else { continue };
+        let mut lookup = Lookup::new(manager.store(), &root);
+        if forms.iter().any(|form| matches!(lookup.find(form), Ok(Some(_)))) {
+            first = Some(number);
+            break;
+        }
+    }
+    Ok(match is_now || first.is_some() {
+        true => RestoreError::NotInSnapshot { path, snapshot, is_now, first },
+        false => RestoreError::NoSuchPath { path, snapshot },
+    })
 }
 
 fn has_match(

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::RestoreError;
 use super::attributes;
-use super::check_selection::{check_selection, no_such_path};
+use super::check_selection::{at_another_time, check_selection, no_such_path};
 use super::make::make;
 use super::plan::Skipped;
 use super::privileges::{LEFT_OFF, without_privileges};
@@ -240,7 +240,13 @@ impl SnapshotManager {
             };
             return self.checked_object(&hash, size);
         }
-        Err(no_such_path(path, manifest))
+        Err(match no_such_path(path, manifest) {
+            RestoreError::NoSuchPath { path, snapshot } => {
+                let forms: Vec<&Vec<u8>> = selected.named().flatten().collect();
+                at_another_time(self, path, snapshot, &forms)?
+            }
+            other => other,
+        })
     }
 
     fn checked_object(&self, hash: &ContentHash, size: u64) -> Result<ObjectFile, RestoreError> {

@@ -14,6 +14,16 @@ use crate::snapshot::{ManifestError, NotCapturedReason, RemovedSnapshot, Snapsho
 use crate::store::StoreError;
 use crate::sys;
 
+/// When something was at a path, as a part of a sentence.
+fn when_there(is_now: bool, first: Option<u64>) -> String {
+    match (is_now, first) {
+        (true, Some(first)) => format!("it is there now, and first in snapshot {first}"),
+        (true, None) => "it is there now, and in no snapshot".to_owned(),
+        (false, Some(first)) => format!("it is first in snapshot {first}, and not there now"),
+        (false, None) => "it is in no snapshot, and not there now".to_owned(),
+    }
+}
+
 /// Why a restore did not happen. Unless it is [`RestoreError::HalfDone`], or
 /// [`RestoreError::Incomplete`] with what was done, nothing has changed; a recovery
 /// ([`SnapshotManager::recover_restore`](crate::snapshot::SnapshotManager::recover_restore)) that
@@ -164,6 +174,22 @@ pub enum RestoreError {
         path: PathBuf,
         /// The snapshot.
         snapshot: u64,
+    },
+    /// The snapshot does not have a path that is or was there at another time.
+    #[error(
+        "there is nothing at {} in snapshot {snapshot}: {}",
+        Shown::path(path),
+        when_there(*is_now, *first)
+    )]
+    NotInSnapshot {
+        /// The path as it was understood.
+        path: PathBuf,
+        /// The snapshot.
+        snapshot: u64,
+        /// Whether something is there now.
+        is_now: bool,
+        /// The first snapshot of the session that has it.
+        first: Option<u64>,
     },
     /// Nothing that is or was there matches a glob.
     #[error(

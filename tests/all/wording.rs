@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use crate::fixture::Fixture;
+use crate::terminal::Terminal;
 
 fn git(fixture: &Fixture, script: &str) {
     let mut command = Command::new("sh");
@@ -209,4 +210,95 @@ fn a_refused_undo_lists_nothing_as_done() {
     assert_eq!(refused.stdout, "");
     assert!(!refused.says("restoring"), "{}", refused.stderr);
     assert!(refused.says("nono redo brings them back"), "{}", refused.stderr);
+}
+
+#[test]
+fn a_path_in_neither_state_of_a_diff_is_an_error() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    fixture.record("echo 2 > a").success();
+    let diff = |words: &[&str]| fixture.nono(&[&["diff"], words].concat());
+    let (first, last) = ("latest/0", "latest/1");
+    diff(&[first, last, "nope"]).fails(1, "nope, neither in snapshot");
+    diff(&[first, "now", "--", "nope"]).fails(1, "/0 nor now");
+    diff(&[first, last, "a", "nope", "--json"]).fails(1, "there is nothing at");
+    diff(&["/etc"]).fails(1, "the session has recorded nothing at /etc: it records");
+    // What is in one of them may be unchanged, and what is above has all of it.
+    assert!(diff(&[first, last, "a"]).success().stdout.contains("+2"));
+    assert!(diff(&[first, first, "a"]).success().stdout.is_empty());
+    let above = fixture.project();
+    let above = above.parent().unwrap().to_str().unwrap();
+    assert!(diff(&[first, last, above]).success().stdout.contains("+2"));
+    fixture.write("b", "1");
+    assert!(diff(&[first, "now", "b"]).success().stdout.contains("+1"));
+}
+
+#[test]
+fn a_file_that_a_snapshot_does_not_have_is_said_to_be_where_it_is() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    fixture.nono(&["snapshot"]).success();
+    let cat = |snapshot: &str, path: &str| fixture.nono(&["cat", snapshot, path]);
+    fixture.write("n1", "new");
+    cat("latest/0", "n1").fails(1, "n1 in snapshot 0: it is there now, and in no snapshot");
+    fixture.nono(&["snapshot", "--session", "latest"]).success();
+    cat("latest/0", "n1").fails(1, "it is there now, and first in snapshot 1");
+    fs::remove_file(fixture.project().join("n1")).unwrap();
+    cat("latest/0", "n1").fails(1, "it is first in snapshot 1, and not there now");
+    cat("latest/0", "n2").fails(1, "n2, neither in snapshot 0 nor now");
+}
+
+#[test]
+fn a_list_says_that_there_is_no_store() {
+    let fixture = Fixture::new();
+    let none = fixture.path("nope");
+    let none = none.to_str().unwrap();
+    let list = fixture.nono(&["--root", none, "list"]).success();
+    assert!(list.says(&format!("there is no store at {none}")), "{}", list.stderr);
+    fixture.nono(&["snapshot"]).success();
+    let store = fixture.store();
+    let list = fixture.nono(&["--root", store.to_str().unwrap(), "list"]).success();
+    assert!(!list.says("there is no store"), "{}", list.stderr);
+}
+
+/// A terminal that is asked by `nono cleanup` whether this session may go.
+fn asked_about(fixture: &Fixture, session: &str) -> Terminal {
+    let program = fixture.command(&[]).get_program().to_str().unwrap().to_owned();
+    let command = format!("{program} cleanup {session}; exec cat");
+    let [socket, home] = ["tmux", "home"].map(|name| fixture.path(name));
+    let terminal = Terminal::start(&socket, &fixture.project(), &home, &command);
+    terminal.wait_for("remove 1 session? It cannot be undone");
+    terminal
+}
+
+#[test]
+fn cleanup_lists_what_goes_before_it_asks() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    fixture.record("echo 2 > a").success();
+    let session = fixture.latest();
+    let terminal = asked_about(&fixture, "latest");
+    let screen = terminal.screen().replace('\n', "");
+    assert!(screen.contains(&format!("would remove {session}")), "{screen}");
+    assert!(screen.contains("echo 2 > a"), "{screen}");
+    terminal.line("n");
+    terminal.wait_for("nothing was removed");
+    assert!(fixture.session().exists());
+}
+
+#[test]
+fn cleanup_lists_what_goes_where_another_session_hides_what_that_frees() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    fixture.nono(&["snapshot"]).success();
+    let damaged = fixture.session();
+    fixture.record("echo 2 > a").success();
+    let session = fixture.latest();
+    fs::write(damaged.join("manifest.json"), "").unwrap();
+    let terminal = asked_about(&fixture, &session);
+    let screen = terminal.screen().replace('\n', "");
+    assert!(screen.contains("what this frees is not known"), "{screen}");
+    assert!(screen.contains(&format!("would remove {session}")), "{screen}");
+    terminal.line("n");
+    terminal.wait_for("nothing was removed");
 }

@@ -73,19 +73,13 @@ pub(in crate::cli) fn run(args: &CleanupArgs, store: &StoreArgs, context: &Conte
     } else {
         (over_limits(args, &catalog, threads, context)?, false)
     };
-    if args.selects()
-        && !args.dry_run
-        && !args.yes
-        && !chosen.is_empty()
-        && !confirm(&chosen, context)?
-    {
-        context.say("nothing was removed");
-        return Ok(1);
-    }
     let described: HashMap<String, String> = chosen.iter().filter_map(described).collect();
     let of_containers: Vec<String> =
         chosen.iter().filter(|session| is_of_container(session)).map(SessionDir::id).collect();
-    let bar = Bar::new(context, "cleaning up");
+    let is_asked = args.selects() && !args.dry_run && !args.yes && !chosen.is_empty();
+    if is_asked {
+        refuse_without_terminal(&chosen, context)?;
+    }
     let compact = args.compact;
     let options = CleanupOptions {
         orphans_at_once: args.all,
@@ -94,9 +88,36 @@ pub(in crate::cli) fn run(args: &CleanupArgs, store: &StoreArgs, context: &Conte
         // One that is named goes, pinned or not.
         spare_pinned: args.ids.is_empty(),
         threads,
-        progress: &*bar,
         ..CleanupOptions::default()
     };
+    if is_asked {
+        // JSON on stdout is the report alone.
+        if !args.json {
+            let progress = Bar::new(context, "looking at what can go");
+            let options = CleanupOptions { progress: &*progress, ..options };
+            let (foreseen, failure) = clean(&catalog, &chosen, true, &options);
+            progress.finish();
+            match failure {
+                None => print(&foreseen, &described, args.all, context)?,
+                Some(error) if error.is_stopped() => return Err(error),
+                // A damaged session can go although another one hides what that frees.
+                Some(error) => {
+                    context.warn(format_args!("what this frees is not known: {error}"));
+                    for session in &chosen {
+                        let id = session.id();
+                        let what = described.get(&id).map_or("", String::as_str);
+                        context.say(format_args!("would remove {id}  {what}"));
+                    }
+                }
+            }
+        }
+        if !confirm(&chosen, context)? {
+            context.say("nothing was removed");
+            return Ok(1);
+        }
+    }
+    let bar = Bar::new(context, "cleaning up");
+    let options = CleanupOptions { progress: &*bar, ..options };
     let cleaned = clean(&catalog, &chosen, args.dry_run, &options);
     bar.finish();
     let (report, failure) = cleaned;
@@ -240,8 +261,8 @@ fn say_pinned(count: usize, context: &Context) {
     }
 }
 
-/// Asks whether these sessions may go, and says which of them are pinned.
-fn confirm(chosen: &[SessionDir], context: &Context) -> Result<bool, CliError> {
+/// The sessions of a question as a number, and which of them are pinned.
+fn counted(chosen: &[SessionDir]) -> (String, String) {
     let sessions = match chosen.len() {
         1 => "1 session".to_owned(),
         count => format!("{count} sessions"),
@@ -253,15 +274,27 @@ fn confirm(chosen: &[SessionDir], context: &Context) -> Result<bool, CliError> {
         1 => format!(" {} is pinned.", pinned[0]),
         _ => format!(" {} are pinned.", pinned.join(", ")),
     };
-    if !context.stdin_is_terminal {
-        let message = format!(
-            "nothing was removed: cleanup asks first whether {sessions} may go, and this is no \
-             terminal.{pinned}"
-        );
-        return Err(CliError::usage(message).with_hint("--yes removes, --dry-run only looks"));
+    (sessions, pinned)
+}
+
+fn refuse_without_terminal(chosen: &[SessionDir], context: &Context) -> Result<(), CliError> {
+    if context.stdin_is_terminal {
+        return Ok(());
     }
+    let (sessions, pinned) = counted(chosen);
+    let message = format!(
+        "nothing was removed: cleanup asks first whether {sessions} may go, and this is no \
+         terminal.{pinned}"
+    );
+    Err(CliError::usage(message).with_hint("--yes removes, --dry-run only looks"))
+}
+
+/// Asks whether these sessions may go, and says which of them are pinned.
+fn confirm(chosen: &[SessionDir], context: &Context) -> Result<bool, CliError> {
+    let (sessions, pinned) = counted(chosen);
+    let they = if chosen.len() == 1 { "It" } else { "They" };
     context.confirm(&format!(
-        "remove {sessions}? They cannot be undone or looked at any more.{pinned}"
+        "remove {sessions}? {they} cannot be undone or looked at any more.{pinned}"
     ))
 }
 

@@ -22,8 +22,10 @@ use crate::cli::render::{
 };
 use crate::diff::{self, Change, Comparison, Difference, Lookup};
 use crate::git::repositories;
+use crate::history::recorded_form;
 use crate::object::ContentHash;
 use crate::path_text::{Shown, serde_paths, to_path};
+use crate::restore::RestoreError;
 use crate::snapshot::{NotCapturedSet, SnapshotManifest};
 use crate::store::{EitherSource, ObjectSource, read_root_tree};
 use crate::sys;
@@ -125,6 +127,12 @@ pub(in crate::cli) fn run(args: &DiffArgs, store: &StoreArgs, context: &Context)
                 "a path that is no longer there stands behind `--`: nono rollback diff ID -- PATH",
             ));
         }
+        for forms in &paths {
+            let is_above = |form: &PathBuf| roots.iter().any(|root| root.starts_with(form));
+            if !forms.iter().any(is_above) && !is_recorded(forms, &both, [old, new])? {
+                return Err(in_neither(forms, [(&sides.old, old), (&sides.new, new)], &roots));
+            }
+        }
         let wanted: Vec<&[u8]> =
             paths.iter().flatten().map(|path| path.as_os_str().as_bytes()).collect();
         differences.retain(|found| wanted.iter().any(|path| byte_path::is_in(&found.path, path)));
@@ -172,6 +180,35 @@ fn is_recorded(
         }
     }
     Ok(false)
+}
+
+/// Why nothing can be compared at a path that none of the states has.
+fn in_neither(
+    forms: &[PathBuf],
+    states: [(&State, &SnapshotManifest); 2],
+    roots: &[PathBuf],
+) -> CliError {
+    let tracked = recorded_form(forms, roots);
+    let path = tracked.or(forms.first().map(PathBuf::as_path)).unwrap_or(Path::new("."));
+    if let (None, Some(first)) = (tracked, roots.first()) {
+        let (path, tracked) = (path.to_owned(), first.clone());
+        return RestoreError::NotTracked { path, tracked }.into();
+    }
+    for (_, manifest) in states {
+        let left_out = NotCapturedSet::new(manifest);
+        if let Some(reason) = left_out.reason(path.as_os_str().as_bytes()).cloned() {
+            let (path, snapshot) = (path.to_owned(), manifest.number);
+            return RestoreError::PathLeftOut { path, snapshot, reason }.into();
+        }
+    }
+    let [old, new] = states.map(|(state, manifest)| match state {
+        State::Now { .. } => "now".to_owned(),
+        State::Snapshot { session_id, .. } => {
+            format!("in snapshot {session_id}/{}", manifest.number)
+        }
+    });
+    let path = Shown::path(path);
+    CliError::failed(format!("there is nothing at {path}, neither {old} nor {new}"))
 }
 
 /// The tracked paths of both states.

@@ -73,6 +73,11 @@ pub(in crate::cli) fn run(args: &ListArgs, store: &StoreArgs, context: &Context)
     let mut sessions = Vec::new();
     let mut is_complete = true;
     let catalog = store.catalog()?;
+    let place = sys::plain_absolute(catalog.root(), &sys::current_or_former_dir()?);
+    if store.root.is_some() && sys::kind_of(&place)?.is_none() {
+        let root = Shown::path(catalog.root());
+        context.warn(format_args!("there is no store at {root}"));
+    }
     for session in catalog.sessions()? {
         match SessionSummary::of(&session) {
             Ok(summary) => sessions.push(summary),

@@ -1,5 +1,7 @@
 //! `nono push`: snapshots become archives at a remote.
 
+use std::iter;
+
 use clap::Args;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -14,13 +16,14 @@ use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::cli::sealing::{SealArgs, Target, encryption_of};
+use crate::config::is_remote_name;
 use crate::path_text::Shown;
 use crate::progress::Progress;
 use crate::remote::{
     PushFailure, PushOutcome, PushRequest, PushedSnapshot, RemoteError, forget_failure,
     note_failure, push, snapshots_to_push, unpushed,
 };
-use crate::session::{Purpose, SnapshotId};
+use crate::session::{CatalogError, Purpose, SnapshotId};
 use crate::snapshot::SessionDir;
 
 /// Arguments of `nono push`.
@@ -83,14 +86,14 @@ pub(in crate::cli) fn run(args: &PushArgs, store: &StoreArgs, context: &Context)
         }
         is_there && id != session_id
     });
-    let words = [remote.clone(), session_id.clone()].into_iter().chain(earlier).collect();
+    let ids: Vec<_> = iter::once(session_id.clone()).chain(earlier).collect();
     let note = |session_id: &str, reason: &str| {
         let (remote, session_id) = (remote.clone(), session_id.to_owned());
         let (root, reason) = (root.clone(), reason.to_owned());
         let at = Timestamp::now();
         note_failure(&PushFailure { remote, session_id, root, at, reason })
     };
-    match push_words(args, words, store, context) {
+    match push_to(args, Some(remote.as_str()), &ids, store, context) {
         Ok(report) => {
             for Failed { session_id, error } in &report.failed {
                 note(session_id, error)?;
@@ -105,7 +108,11 @@ pub(in crate::cli) fn run(args: &PushArgs, store: &StoreArgs, context: &Context)
 }
 
 fn run_here(args: &PushArgs, store: &StoreArgs, context: &Context) -> Outcome {
-    let report = push_words(args, args.words.clone(), store, context)?;
+    let (remote, ids) = match args.words.split_first() {
+        Some((first, ids)) if Target::is_meant_by(first)? => (Some(first.as_str()), ids),
+        _ => (None, args.words.as_slice()),
+    };
+    let report = push_to(args, remote, ids, store, context)?;
     if args.json {
         context.json(&report)?;
     } else {
@@ -117,18 +124,15 @@ fn run_here(args: &PushArgs, store: &StoreArgs, context: &Context) -> Outcome {
     Ok(u8::from(!report.failed.is_empty()))
 }
 
-/// Pushes what `words` name. What fails of one session keeps no other one.
-fn push_words(
+/// Pushes what `ids` name. What fails of one session keeps no other one.
+fn push_to(
     args: &PushArgs,
-    words: Vec<String>,
+    remote: Option<&str>,
+    ids: &[String],
     store: &StoreArgs,
     context: &Context,
 ) -> Result<Report, CliError> {
     let catalog = store.catalog()?;
-    let (remote, ids) = match words.split_first() {
-        Some((first, ids)) if Target::is_meant_by(first)? => (Some(first.as_str()), ids),
-        _ => (None, words.as_slice()),
-    };
     let target = Target::find(remote)?;
     let encryption = match (args.seal.encryption()?, &target.encryption) {
         (Some(given), _) => given,
@@ -142,6 +146,15 @@ fn push_words(
         }
         catalog.sessions()?.into_iter().map(|session| (session, None)).collect()
     } else {
+        if let (None, [first, _, ..]) = (remote, ids)
+            && is_remote_name(first)
+            && let Ok(id) = first.parse::<SnapshotId>()
+            && let Err(CatalogError::NotFound { .. }) =
+                catalog.find_snapshot_from(&id, Purpose::Looking)
+        {
+            // Before sessions stands a remote.
+            Target::find(Some(first))?;
+        }
         let latest = ["latest".to_owned()];
         let ids = if ids.is_empty() { latest.as_slice() } else { ids };
         let find = |id: &String| {

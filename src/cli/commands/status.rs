@@ -50,7 +50,7 @@ struct Report {
     interrupted: Interrupted,
     /// What went wrong in hooks of agents in the last day.
     mishaps: Vec<Mishap>,
-    /// Pushes after a run that failed, of sessions that no later one sent.
+    /// Pushes after a run that failed, of sessions here that no later one sent.
     #[cfg(feature = "archive")]
     failed_pushes: Vec<crate::remote::PushFailure>,
     /// Sessions that cannot be read.
@@ -141,7 +141,7 @@ pub(in crate::cli) fn run(args: &StatusArgs, store: &StoreArgs, context: &Contex
         },
         mishaps: super::agent::mishaps(store)?,
         #[cfg(feature = "archive")]
-        failed_pushes: crate::remote::push_failures(),
+        failed_pushes: failed_pushes(&catalog, &listed.sessions, &place)?,
         unreadable: listed.unreadable.iter().map(|session| session.id()).collect(),
         directory: place.directory,
     };
@@ -151,6 +151,23 @@ pub(in crate::cli) fn run(args: &StatusArgs, store: &StoreArgs, context: &Contex
         print(&report, context)?;
     }
     Ok(0)
+}
+
+/// Those of sessions here.
+#[cfg(feature = "archive")]
+fn failed_pushes(
+    catalog: &Catalog,
+    sessions: &[SessionSummary],
+    place: &Place,
+) -> Result<Vec<crate::remote::PushFailure>, CliError> {
+    let mut failures = crate::cli::after_run::failures()?;
+    failures.retain(|failure| {
+        let is_it = |session: &&SessionSummary| session.session_id == failure.session_id;
+        let session = sessions.iter().find(is_it);
+        catalog.roots().contains(&failure.root)
+            && session.is_some_and(|session| session.concerns(&place.directory))
+    });
+    Ok(failures)
 }
 
 /// Those that can be read; damage of the others is told.

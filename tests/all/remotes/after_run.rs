@@ -5,6 +5,8 @@ use std::fs;
 use serde_json::Value;
 
 use super::{Travel, archives, eventually};
+use crate::fixture::finished;
+
 #[test]
 fn a_push_after_a_run_never_fails_the_run_and_its_failure_is_shown_until_one_succeeds() {
     let travel = Travel::with(1, 3, 0);
@@ -58,4 +60,68 @@ fn the_push_after_a_run_sends_what_an_earlier_one_could_not() {
         assert_eq!(archives(&place, session).len(), 2, "{session}");
     }
     travel.verify("disk").success();
+}
+
+#[test]
+fn the_note_of_a_push_to_a_remote_that_is_not_there_says_so_and_goes_when_nobody_wants_it() {
+    let travel = Travel::with(1, 3, 0);
+    travel.directory("disk");
+    travel.nono(&["config", "set", "push_after_run", "nope"]).success();
+    let noted = || travel.nono(&["status", "--json"]).success().json()["failed_pushes"].clone();
+    let count = || noted().as_array().unwrap().len();
+    for number in 1..=6 {
+        travel.fixture.record(&format!("echo {number} > made")).success();
+        eventually("the failure is noted", || count() == number);
+    }
+    let last = travel.fixture.latest();
+    let told = travel.nono(&["status"]).success();
+    assert!(told.says(&format!("{last} and 5 earlier ones were not pushed")), "{}", told.stdout);
+    assert!(told.says("there is no remote \"nope\""), "{}", told.stdout);
+    assert!(told.says("nono remote add nope URL"), "{}", told.stdout);
+    travel.nono(&["push", "nope", &last]).fails(2, "there is no remote \"nope\"");
+    // Another project has nothing to do with it.
+    let elsewhere = travel.fixture.path("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    let mut command = travel.fixture.command(&["status", "--json"]);
+    let other = finished(command.current_dir(&elsewhere).output().unwrap()).success().json();
+    assert_eq!(other["failed_pushes"], Value::Array(vec![]));
+    // A session that was removed needs no push.
+    travel.nono(&["cleanup", &last, "--yes"]).success();
+    assert_eq!(count(), 5);
+    travel.nono(&["doctor"]).fails(1, "");
+    // The settings name the remote no more, and there is none.
+    travel.nono(&["config", "set", "push_after_run", ""]).success();
+    assert_eq!(noted(), Value::Array(vec![]));
+    let doctor = travel.nono(&["doctor"]);
+    assert!(!doctor.says("push after run"), "{}", doctor.stdout);
+    let notes = travel.fixture.path("home/.local/state/nono/pushes");
+    for remote in fs::read_dir(notes).unwrap() {
+        assert_eq!(fs::read_dir(remote.unwrap().path()).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn the_command_for_pushes_that_failed_sends_all_of_them() {
+    let travel = Travel::with(1, 3, 0);
+    let place = travel.directory("disk");
+    travel.nono(&["config", "set", "push_after_run", "disk"]).success();
+    let aside = travel.fixture.path("aside");
+    fs::rename(&place, &aside).unwrap();
+    let count = || {
+        let status = travel.nono(&["status", "--json"]).success().json();
+        status["failed_pushes"].as_array().unwrap().len()
+    };
+    // The push after a run notes its own session.
+    for number in 1..=6 {
+        travel.fixture.record(&format!("echo {number} > made")).success();
+        eventually("the failure is noted", || count() == number);
+        let told = travel.nono(&["status"]).success().stdout;
+        match number {
+            ..=5 => assert!(told.contains(&format!("{})", travel.fixture.latest())), "{told}"),
+            _ => assert!(told.contains("(nono push disk --all)"), "{told}"),
+        }
+    }
+    fs::rename(&aside, &place).unwrap();
+    travel.nono(&["push", "disk", "--all"]).success();
+    assert_eq!(count(), 0);
 }

@@ -11,6 +11,8 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::cli::Outcome;
+#[cfg(feature = "archive")]
+use crate::cli::after_run;
 use crate::cli::args::{StoreArgs, surroundings};
 use crate::cli::context::{Context, GREEN, YELLOW};
 use crate::cli::error::CliError;
@@ -132,9 +134,14 @@ fn second_wall() -> Finding {
 /// Pushes after a run have nobody to tell what failed.
 #[cfg(feature = "archive")]
 fn pushes() -> Vec<Finding> {
-    let failures = crate::remote::push_failures();
-    let told = crate::cli::after_run::told(&failures).into_iter();
-    told.map(|(found, advice)| Finding::wrong("push after run", found, advice)).collect()
+    const WHAT: &str = "push after run";
+    match after_run::failures() {
+        Ok(failures) => {
+            let told = after_run::told(&failures).into_iter();
+            told.map(|(found, advice)| Finding::wrong(WHAT, found, advice)).collect()
+        }
+        Err(error) => vec![Finding::wrong(WHAT, error.to_string(), "see what the message names")],
+    }
 }
 
 fn configuration(surroundings: &Surroundings<'_>) -> Finding {
