@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::RemoteError;
 use crate::path_text::{serde_path, to_path};
-use crate::sys::{self, Dir};
+use crate::sys::{self, Dir, FileLock};
 
 /// A longer note is none, in bytes.
 const MAX_NOTE_BYTES: u64 = 1 << 16;
@@ -48,6 +48,18 @@ pub fn note_failure(failure: &PushFailure) -> Result<(), RemoteError> {
     Ok(())
 }
 
+/// Notes a push that begins as one that failed, so that a note is left when its process is killed.
+/// As long as the lock is held, the note counts as none.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn note_begin(push: &PushFailure) -> Result<Option<FileLock>, RemoteError> {
+    note_failure(push)?;
+    let Some(path) = directory() else { return Ok(None) };
+    let path = path.join(hex::encode(&push.remote));
+    Ok(Some(FileLock::exclusive(&path.join(format!("{}{SUFFIX}", push.session_id)))?))
+}
+
 /// Removes the note of a session, after a push of it that succeeded.
 pub fn forget_failure(remote: &str, session_id: &str) {
     let Some(path) = directory() else { return };
@@ -77,6 +89,8 @@ pub fn unpushed(remote: &str, root: &Path) -> Vec<String> {
 fn notes(path: &Path) -> Vec<PushFailure> {
     let Ok(dir) = Dir::open(path) else { return Vec::new() };
     let read = |name: Box<[u8]>| {
+        // Its push is under way.
+        FileLock::try_shared(&path.join(to_path(&name))).ok()??;
         let text = dir.read(&name, MAX_NOTE_BYTES).ok()?;
         let failure: PushFailure = serde_json::from_slice(&text).ok()?;
         if !is_removed(&failure) {

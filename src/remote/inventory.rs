@@ -53,6 +53,18 @@ impl Inventory {
         inventory
     }
 
+    /// Ids of all sessions, also of those of which no whole archive is left.
+    pub fn session_ids(&self) -> BTreeSet<&str> {
+        let cut_off = self.cut_off.iter().map(|name| name.id.session());
+        self.sessions.keys().map(String::as_str).chain(cut_off).collect()
+    }
+
+    /// The archives of a session that are too short to be some.
+    pub fn cut_off_of(&self, session: &str) -> Vec<ArchiveName> {
+        let of_it = self.cut_off.iter().filter(|name| name.id.session() == session);
+        of_it.cloned().collect()
+    }
+
     /// Takes the archives out that are not encrypted: at a place whose archives all are, somebody
     /// else has put them there.
     #[must_use]

@@ -42,6 +42,7 @@ pub fn prove(
         let pulling = Pulling {
             place,
             held: held.clone(),
+            cut_off: inventory.cut_off_of(id),
             session: id,
             root,
             identities,

@@ -27,7 +27,9 @@ mod watched;
 pub use address::{Address, AddressError};
 pub use check::{CheckReport, RemoteProblem, RemoteProblemKind, check};
 pub use error::RemoteError;
-pub use failures::{PushFailure, forget_failure, note_failure, push_failures, unpushed};
+pub use failures::{
+    PushFailure, forget_failure, note_begin, note_failure, push_failures, unpushed,
+};
 pub use inventory::{Inventory, SessionArchives};
 pub use mend::prove;
 pub use place::{Place, Source, Stored};

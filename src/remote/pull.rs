@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::agreement::{Agreement, compare};
 use super::error::RemoteError;
-use super::inventory::SessionArchives;
+use super::inventory::{Inventory, SessionArchives};
 use super::mend;
 use super::place::Place;
 use super::watched::Failure;
@@ -56,29 +56,29 @@ pub struct PullReport {
 /// appears then.
 pub fn pull(
     place: &Place,
-    held: &SessionArchives,
+    inventory: &Inventory,
     session: &str,
     wanted: Option<&BTreeSet<u64>>,
     root: &Path,
     identities: &Identities,
     progress: &dyn Progress,
 ) -> Result<PullReport, RemoteError> {
-    let mut pulling = Pulling {
-        place,
-        held: held.clone(),
-        session,
-        root,
-        identities,
-        progress,
-        takes_held: false,
-    };
+    let held = inventory.sessions.get(session).cloned();
+    let held = held.unwrap_or_else(|| SessionArchives::none(session.to_owned()));
+    let cut_off = inventory.cut_off_of(session);
+    let mut all = held.numbers();
+    all.extend(cut_off.iter().map(|name| name.id.number()));
+    let mut pulling =
+        Pulling { place, held, cut_off, session, root, identities, progress, takes_held: false };
     pulling.agree()?;
-    pulling.fetch(wanted.cloned().unwrap_or_else(|| held.numbers()))
+    pulling.fetch(wanted.cloned().unwrap_or(all))
 }
 
 pub(super) struct Pulling<'a> {
     pub(super) place: &'a Place,
     pub(super) held: SessionArchives,
+    /// Archives that count as missing, to be named.
+    pub(super) cut_off: Vec<ArchiveName>,
     pub(super) session: &'a str,
     pub(super) root: &'a Path,
     pub(super) identities: &'a Identities,
@@ -172,7 +172,12 @@ impl Pulling<'_> {
         for number in open.iter().copied() {
             let id = self.held.id(number).map_err(ArchiveError::from)?;
             if let Err(error) = self.held.chain(&id) {
-                not_pulled.push(NotPulled { snapshot: number, reason: error.to_string() });
+                let mut cut_off = self.cut_off.iter();
+                let reason = match cut_off.find(|name| name.id.number() == number) {
+                    Some(name) => format!("{name} was cut off at its beginning"),
+                    None => error.to_string(),
+                };
+                not_pulled.push(NotPulled { snapshot: number, reason });
             }
         }
         open.retain(|number| not_pulled.iter().all(|one| one.snapshot != *number));

@@ -300,6 +300,8 @@ fn rebuild(
             metadata.labels = chain.iter().filter_map(|l| l.manifest.named()).collect();
             // Whether it was pinned is not known, and a pin can be taken away.
             metadata.pinned = true;
+            // Nor whether an archive brought a snapshot, and privileges can be asked for.
+            metadata.received_snapshots = (0..chain.len() as u64).collect();
             metadata.snapshot_count = chain.len() as u64;
             if metadata.tracked_paths == CONTAINER_PATHS.map(PathBuf::from) {
                 metadata.origin = SessionOrigin::Container;

@@ -1,4 +1,4 @@
-//! Setuid, setgid and file capabilities in sessions that archives brought.
+//! Setuid, setgid and file capabilities in snapshots that archives brought.
 //!
 //! The writer of an archive chooses modes, owners and attributes. A restore as root would give a
 //! foreign file the rights of any user. So it leaves these off unless somebody asks for them, and
@@ -17,14 +17,15 @@ const SETUID_AND_SETGID: u16 = 0o6000;
 const CAPABILITY: &[u8] = b"security.capability";
 
 pub(super) const LEFT_OFF: &str = "setuid, setgid and capabilities were left off, because an \
-     archive brought the session (--with-privileges keeps them)";
+     archive brought the snapshot (--with-privileges keeps them)";
 
 impl SnapshotManager {
     /// Whether somebody else may have chosen the privileges of a snapshot.
     pub(super) fn is_foreign(&self, number: u64) -> Result<bool, RestoreError> {
         let metadata = self.session().metadata()?;
         let mut kept = metadata.restores.iter().filter_map(|record| record.safety_snapshot);
-        Ok(metadata.received && !kept.any(|kept| kept == number))
+        let came_later = metadata.received_snapshots.contains(&number);
+        Ok(came_later || metadata.received && !kept.any(|kept| kept == number))
     }
 }
 

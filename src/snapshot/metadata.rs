@@ -57,6 +57,10 @@ pub struct SessionMetadata {
     /// means it. No fact of the session, as a pin is none.
     #[serde(default, skip_serializing_if = "is_unset")]
     pub received: bool,
+    /// Snapshots that archives added to a session that was recorded here: somebody else may have
+    /// chosen the privileges of their files. Ascending, and of this store, as `received` is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub received_snapshots: Vec<u64>,
     /// When it began.
     pub started: Timestamp,
     /// When it ended, if it has.
@@ -165,6 +169,7 @@ impl SessionMetadata {
             altered: None,
             pinned: false,
             received: false,
+            received_snapshots: Vec::new(),
             extra: BTreeMap::new(),
         }
     }

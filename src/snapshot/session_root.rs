@@ -24,7 +24,7 @@ use crate::object::ContentHash;
 
 /// The fields that follow from the snapshots, describe the file and not the session, or may change
 /// at any time.
-const NO_FACTS: [&str; 14] = [
+const NO_FACTS: [&str; 15] = [
     "snapshot_count",
     "merkle_roots",
     "manifest_hashes",
@@ -39,6 +39,7 @@ const NO_FACTS: [&str; 14] = [
     "altered",
     "pinned",
     "received",
+    "received_snapshots",
 ];
 
 /// Commits to the facts of a session, without its snapshots.

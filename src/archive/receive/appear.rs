@@ -102,6 +102,7 @@ impl Receiver<'_> {
             let mut metadata = SessionMetadata { pinned: true, received: true, changes, ..facts };
             let removed = std::mem::take(&mut metadata.removed);
             metadata.restores.clear();
+            metadata.received_snapshots.clear();
             self.list(&session, &mut metadata, removed)?;
             session.save_metadata(&metadata)?;
             parent.rename_new(hidden.as_bytes(), &parent, self.session.as_bytes())?;
@@ -127,7 +128,7 @@ impl Receiver<'_> {
         if chain.iter().map(|it| it.hash).ne(self.here.iter().copied()) {
             return diverged("it was changed meanwhile");
         }
-        let here = session.metadata()?;
+        let mut here = session.metadata()?;
         if here.altered.is_some() {
             return diverged("another program changed its manifest");
         }
@@ -152,8 +153,15 @@ impl Receiver<'_> {
             None => here.clone(),
         };
         if count <= last {
+            if !here.received {
+                // First, so that no crash leaves a snapshot without its mark.
+                here.received_snapshots.retain(|number| *number < count);
+                here.received_snapshots.extend(count..=last);
+                session.save_metadata(&here)?;
+            }
             self.publish(&session, count..=last)?;
         }
+        metadata.received_snapshots = here.received_snapshots;
         metadata.changes = changes;
         let mut removed = here.removed;
         removed.extend(metadata.removed.drain(..).filter(|it| it.number >= count));

@@ -70,7 +70,7 @@ pub(in crate::cli) fn run(args: &PullArgs, store: &StoreArgs, context: &Context)
     let bar = Bar::new(context, "pulling");
     let inventory = target.inventory(&place, &*bar)?;
     let wanted = match args.all {
-        true => inventory.sessions.keys().map(|id| (id.clone(), None)).collect(),
+        true => inventory.session_ids().into_iter().map(|id| (id.to_owned(), None)).collect(),
         false => wanted(ids, &inventory, &target)?,
     };
     let asked = |id: &String| wanted.contains_key(id);
@@ -80,9 +80,8 @@ pub(in crate::cli) fn run(args: &PullArgs, store: &StoreArgs, context: &Context)
     let mut report =
         Report { remote: target.name.clone(), url, sessions: Vec::new(), failed: Vec::new() };
     for (id, numbers) in &wanted {
-        let Some(held) = inventory.sessions.get(id) else { continue };
         let root = catalog.root();
-        match pull(&place, held, id, numbers.as_ref(), root, &identities, &*bar) {
+        match pull(&place, &inventory, id, numbers.as_ref(), root, &identities, &*bar) {
             Ok(pulled) => report.sessions.push(pulled),
             Err(error) if error.is_cancelled() => {
                 bar.finish();
@@ -130,15 +129,16 @@ pub(in crate::cli) fn run(args: &PullArgs, store: &StoreArgs, context: &Context)
 /// The sessions that ids, or beginnings of ids, mean at a remote.
 fn wanted(ids: &[String], inventory: &Inventory, target: &Target) -> Result<Wanted, CliError> {
     let mut wanted = Wanted::new();
+    let known = inventory.session_ids();
     for text in ids {
         let shown = Shown::bytes(text.as_bytes());
         let (id, number) = match text.split_once('/') {
             Some((id, number)) => (id, Some(number)),
             None => (text.as_str(), None),
         };
-        let found: Vec<&String> = match inventory.sessions.contains_key(id) {
-            true => inventory.sessions.keys().filter(|known| *known == id).collect(),
-            false => inventory.sessions.keys().filter(|known| known.starts_with(id)).collect(),
+        let found: Vec<&str> = match known.contains(id) {
+            true => vec![id],
+            false => known.iter().copied().filter(|known| known.starts_with(id)).collect(),
         };
         let (name, list) = (&target.name, format!("`nono remote show {}` lists them", target.name));
         let [session] = found.as_slice() else {
@@ -149,7 +149,7 @@ fn wanted(ids: &[String], inventory: &Inventory, target: &Target) -> Result<Want
             return Err(CliError::failed(error).with_hint(list));
         };
         match number {
-            None => drop(wanted.insert((*session).clone(), None)),
+            None => drop(wanted.insert((*session).to_owned(), None)),
             Some(number) => {
                 let number = match number.parse::<u64>() {
                     Ok(number) => number,
@@ -158,7 +158,7 @@ fn wanted(ids: &[String], inventory: &Inventory, target: &Target) -> Result<Want
                         return Err(CliError::usage(message));
                     }
                 };
-                let entry = wanted.entry((*session).clone());
+                let entry = wanted.entry((*session).to_owned());
                 if let Some(numbers) = entry.or_insert_with(|| Some(BTreeSet::new())) {
                     numbers.insert(number);
                 }

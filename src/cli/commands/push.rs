@@ -20,7 +20,7 @@ use crate::config::is_remote_name;
 use crate::path_text::Shown;
 use crate::progress::Progress;
 use crate::remote::{
-    PushFailure, PushOutcome, PushRequest, PushedSnapshot, RemoteError, forget_failure,
+    PushFailure, PushOutcome, PushRequest, PushedSnapshot, RemoteError, forget_failure, note_begin,
     note_failure, push, snapshots_to_push, unpushed,
 };
 use crate::session::{CatalogError, Purpose, SnapshotId};
@@ -87,12 +87,15 @@ pub(in crate::cli) fn run(args: &PushArgs, store: &StoreArgs, context: &Context)
         is_there && id != session_id
     });
     let ids: Vec<_> = iter::once(session_id.clone()).chain(earlier).collect();
-    let note = |session_id: &str, reason: &str| {
+    let failure = |session_id: &str, reason: &str| {
         let (remote, session_id) = (remote.clone(), session_id.to_owned());
         let (root, reason) = (root.clone(), reason.to_owned());
         let at = Timestamp::now();
-        note_failure(&PushFailure { remote, session_id, root, at, reason })
+        PushFailure { remote, session_id, root, at, reason }
     };
+    let note = |session_id: &str, reason: &str| note_failure(&failure(session_id, reason));
+    // A push that is killed says nothing any more.
+    let _begun = note_begin(&failure(session_id, "the push was ended before it was done"))?;
     match push_to(args, Some(remote.as_str()), &ids, store, context) {
         Ok(report) => {
             for Failed { session_id, error } in &report.failed {

@@ -101,7 +101,8 @@ pub(in crate::cli) fn run(args: &VerifyArgs, store: &StoreArgs, context: &Contex
     for failure in &failures {
         context.error(failure);
     }
-    let ok = failures.is_empty() && reports.iter().all(|report| report.verified.ok);
+    let is_well = |report: &Report| report.verified.ok && !report.has_lost();
+    let ok = failures.is_empty() && reports.iter().all(is_well);
     if args.json {
         match reports.as_slice() {
             [report] if !args.all => context.json(report)?,
@@ -144,6 +145,13 @@ struct Report {
     repair: Option<RepairReport>,
     #[serde(skip)]
     session: SessionDir,
+}
+
+impl Report {
+    /// Whether the repair gave something up. What is left verifies without it.
+    fn has_lost(&self) -> bool {
+        self.repair.as_ref().is_some_and(|repair| !repair.lost.is_empty())
+    }
 }
 
 /// Repairs a session. A store stays open for the next one, so no copy is tried twice.
@@ -224,9 +232,11 @@ fn print(reports: &[Report], context: &Context) -> Result<(), CliError> {
     let mut out = context.out_long();
     let is_worth_a_word =
         |report: &&Report| !context.is_quiet() || !report.verified.ok || report.repair.is_some();
-    for Report { verified, repair, .. } in reports.iter().filter(is_worth_a_word) {
+    for report in reports.iter().filter(is_worth_a_word) {
+        let Report { verified, repair, .. } = report;
         let verdict = match repair {
             _ if !verified.ok => format!("{RED}DAMAGED{RED:#}"),
+            Some(_) if report.has_lost() => format!("{RED}repaired in part{RED:#}"),
             Some(_) => format!("{GREEN}repaired{GREEN:#}"),
             None => format!("{GREEN}ok{GREEN:#}"),
         };

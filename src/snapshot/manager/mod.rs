@@ -402,6 +402,7 @@ impl SnapshotManager {
                 metadata.altered = current.altered;
                 metadata.pinned = current.pinned;
                 metadata.received = current.received;
+                metadata.received_snapshots = current.received_snapshots;
                 metadata.track(current.tracked_paths);
             }
             Err(ManifestError::Missing { .. }) => {

@@ -187,3 +187,22 @@ fn a_pull_gives_back_the_lost_chunk_of_a_long_list_of_names() {
     here.nono(&["rollback", "verify", "--repair", &travel.session]);
     assert!(here.is_mended() > 0);
 }
+
+#[test]
+fn a_repair_that_loses_a_snapshot_with_its_manifest_fails_and_names_the_remote() {
+    let travel = Travel::with(2, 20, 1);
+    let here = Here::pulls(&travel);
+    for name in ["manifest.json", "snapshots/1/manifest.json"] {
+        let path = here.session().join(name);
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[50] ^= 0xff;
+        fs::write(&path, bytes).unwrap();
+    }
+    let repaired = here.nono(&["rollback", "verify", "--repair", &travel.session]);
+    assert_eq!(repaired.code, 1, "{}", repaired.stdout);
+    let lost = "lost for good: the manifest of snapshot 1";
+    assert!(repaired.stdout.contains(lost), "{}", repaired.stdout);
+    assert!(repaired.stdout.contains("repaired in part"), "{}", repaired.stdout);
+    let pull = format!("`nono pull disk {}`", travel.session);
+    assert!(repaired.says(&pull), "{}{}", repaired.stdout, repaired.stderr);
+}

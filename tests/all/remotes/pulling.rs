@@ -1,6 +1,8 @@
 //! Pulls: sessions and single snapshots.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use super::{Travel, name, text};
 #[test]
@@ -60,4 +62,90 @@ fn a_pulled_session_whose_place_does_not_exist_here_asks_for_another() {
     let copy = travel.fixture.path("copy");
     restore(&["--to", copy.to_str().unwrap()]).success();
     assert_eq!(fs::read_to_string(copy.join("file")).unwrap(), "1");
+}
+
+#[test]
+fn a_snapshot_whose_archive_was_cut_off_is_named_and_the_others_come() {
+    let travel = Travel::with(2, 5, 1);
+    let place = travel.directory("disk");
+    travel.push("disk");
+    let cut_off = |name: &str| fs::write(place.join(&travel.session).join(name), "").unwrap();
+    cut_off("1-delta-0.tar.zst.age");
+    let pull = |store: &str, what: &str| {
+        let root = travel.fixture.path(store);
+        let pulled = travel.pull("disk", &root, what);
+        assert_eq!(pulled.code, 1, "{what}: {}{}", pulled.stdout, pulled.stderr);
+        pulled
+    };
+    for (store, what) in [("one", travel.session.as_str()), ("all", "--all")] {
+        let pulled = pull(store, what);
+        assert!(pulled.stderr.contains("1-delta-0.tar.zst.age was cut off"), "{}", pulled.stderr);
+        let report = pulled.json();
+        assert_eq!(report["sessions"][0]["snapshots"], serde_json::json!([0]), "{report:#}");
+        let not_pulled = report["sessions"][0]["not_pulled"].as_array().unwrap();
+        assert_eq!((not_pulled.len(), &not_pulled[0]["snapshot"]), (1, &1.into()), "{report:#}");
+    }
+    // Whoever wants no more than what is whole gets all of it.
+    let root = travel.fixture.path("whole");
+    travel.pull("disk", &root, &format!("{}/0", travel.session)).success();
+    // The session is known by an archive that is none.
+    cut_off("0-full.tar.zst.age");
+    for (store, what) in [("none", travel.session.as_str()), ("nothing", "--all")] {
+        let report = pull(store, what).json();
+        assert_eq!(report["failed"][0]["session_id"], travel.session.as_str(), "{report:#}");
+    }
+    // A whole archive of the same snapshot is as good.
+    travel.nono(&["push", "disk", &travel.session]).fails(1, "remove it, then push again");
+    for name in ["0-full.tar.zst.age", "1-delta-0.tar.zst.age"] {
+        fs::remove_file(place.join(&travel.session).join(name)).unwrap();
+    }
+    travel.push("disk");
+    cut_off("1-full.tar.zst.age");
+    travel.arrives_whole("disk", "arrived");
+}
+
+#[test]
+fn a_snapshot_that_came_to_a_session_of_this_machine_gives_no_file_privileges_unasked() {
+    let travel = Travel::with(1, 5, 0);
+    travel.plain_directory("disk");
+    let (own, other) = (travel.fixture.store(), travel.fixture.path("other"));
+    let copied = Command::new("cp").arg("-a").args([&own, &other]).status().unwrap();
+    assert!(copied.success());
+    let tool = travel.fixture.write("tool", "x");
+    let mode = |file: &std::path::Path| fs::metadata(file).unwrap().permissions().mode() & 0o7777;
+    let set_mode = |mode| fs::set_permissions(&tool, PermissionsExt::from_mode(mode)).unwrap();
+    set_mode(0o4755);
+    let other = ["--root", other.to_str().unwrap()];
+    travel.nono(&[&other[..], &["snapshot", "--session", &travel.session]].concat()).success();
+    travel.nono(&[&other[..], &["push", "disk", &travel.session]].concat()).success();
+    fs::remove_file(&tool).unwrap();
+    travel.nono(&["pull", "disk", &travel.session]).success();
+    let restore = |number: u64, more: &[&str]| {
+        let id = format!("{}/{number}", travel.session);
+        travel.nono(&[&["rollback", "restore", &id], more].concat())
+    };
+    let copy = |name: &str| travel.fixture.path(name);
+    let to = |number: u64, name: &str| restore(number, &["--to", copy(name).to_str().unwrap()]);
+    let check = |name: &str| {
+        let told = to(1, name).fails(1, "--with-privileges");
+        assert!(told.stdout.contains("tool: setuid, setgid"), "{}", told.stdout);
+        assert_eq!(mode(&copy(name).join("tool")), 0o755);
+    };
+    check("copy");
+    let told = restore(1, &["--force"]).fails(1, "1 path is not as it was");
+    assert!(told.stdout.contains("--with-privileges"), "{}", told.stdout);
+    assert_eq!(mode(&tool), 0o755);
+    // What is recorded here is trusted, and makes nothing else trusted.
+    set_mode(0o4755);
+    travel.snapshot();
+    let newest = travel.roots(&own).keys().next_back().copied().unwrap();
+    to(newest, "recorded").success();
+    assert_eq!(mode(&copy("recorded").join("tool")), 0o4755);
+    check("again");
+    // Nor does a manifest of the session that was lost and made again.
+    fs::write(own.join(&travel.session).join("manifest.json"), "{").unwrap();
+    travel.nono(&["rollback", "verify", "--repair", &travel.session]);
+    check("rebuilt");
+    restore(1, &["--to", copy("asked").to_str().unwrap(), "--with-privileges"]).success();
+    assert_eq!(mode(&copy("asked").join("tool")), 0o4755);
 }
