@@ -16,7 +16,7 @@ use crate::layout;
 use crate::object::ContentHash;
 use crate::progress::{Progress, wait_for};
 use crate::snapshot::SessionDir;
-use crate::store::LocalStore;
+use crate::store::{BadDisk, LocalStore};
 use crate::verify::{DamagedObject, SnapshotCheck, Verifier, VerifyOptions, VerifyReport};
 
 /// Verifies the pulled sessions in the store in `root`, and mends them from the remote. Sessions of
@@ -61,11 +61,21 @@ fn mend(
     report: &mut PullReport,
 ) -> Result<(), RemoteError> {
     let (root, progress) = (pulling.root, pulling.progress);
+    let mut are_packs_whole = false;
     loop {
         let Found { verified, damaged } = &found;
         report.is_verified = verified.ok;
         if verified.ok {
             return Ok(());
+        }
+        if !are_packs_whole {
+            are_packs_whole = true;
+            if let Err(error) = set_aside(root, [], progress) {
+                return unmended(error, report);
+            }
+            let Some(again) = look_at(root, pulling.session, progress)? else { return Ok(()) };
+            found = again;
+            continue;
         }
         let is_damaged = |number: &u64| {
             let needs = |object: &DamagedObject| object.snapshots.contains(number);
@@ -81,14 +91,11 @@ fn mend(
         }
         // An object that cannot be read now may be whole.
         let lost = damaged.iter().filter(|object| !object.is_unreadable);
-        set_aside(root, lost.map(|object| object.hash), progress)?;
-        let came = match pulling.fetch(numbers) {
+        let lost = lost.map(|object| object.hash);
+        let fetched = set_aside(root, lost, progress).and_then(|()| pulling.fetch(numbers));
+        let came = match fetched {
             Ok(fetched) => fetched.received.objects_written,
-            Err(error) if error.is_cancelled() => return Err(error),
-            Err(error) => {
-                report.damage = Some(error.to_string());
-                return Ok(());
-            }
+            Err(error) => return unmended(error, report),
         };
         if came == 0 {
             report.damage = problem;
@@ -96,16 +103,32 @@ fn mend(
         }
         report.mended += came;
         // A list of a directory that is whole again shows what is damaged below it.
-        let ids = [pulling.session.to_owned()];
-        let Some(again) = look(root, &ids, progress)?.pop() else { return Ok(()) };
+        let Some(again) = look_at(root, pulling.session, progress)? else { return Ok(()) };
         found = again;
     }
+}
+
+/// What keeps one session from being mended keeps no other one.
+fn unmended(error: RemoteError, report: &mut PullReport) -> Result<(), RemoteError> {
+    if error.is_cancelled() {
+        return Err(error);
+    }
+    report.damage = Some(error.to_string());
+    Ok(())
 }
 
 /// What a verification found.
 struct Found {
     verified: VerifyReport,
     damaged: Vec<DamagedObject>,
+}
+
+fn look_at(
+    root: &Path,
+    session: &str,
+    progress: &dyn Progress,
+) -> Result<Option<Found>, RemoteError> {
+    Ok(look(root, &[session.to_owned()], progress)?.pop())
 }
 
 /// Verifies sessions, and lists their damaged objects.
@@ -129,7 +152,8 @@ fn look(root: &Path, ids: &[String], progress: &dyn Progress) -> Result<Vec<Foun
     Ok(found)
 }
 
-/// Moves damaged objects of the store in `root` into quarantine.
+/// Moves damaged packs of the store in `root` into quarantine, after their whole objects were
+/// copied, and these damaged objects.
 ///
 /// # Errors
 /// When one cannot be moved, or somebody asked to stop.
@@ -138,16 +162,13 @@ pub(super) fn set_aside(
     damaged: impl IntoIterator<Item = ContentHash>,
     progress: &dyn Progress,
 ) -> Result<(), RemoteError> {
-    let mut damaged = damaged.into_iter().peekable();
-    if damaged.peek().is_none() {
-        return Ok(());
-    }
     let moved = (|| {
         let store = LocalStore::open(&root.join(layout::OBJECTS))?;
         let lock = wait_for(progress, || store.try_lock_exclusive())?;
         let lock = lock.ok_or(ArchiveError::Cancelled)?;
         // No stat cache may vouch any more for what is damaged.
         store.outdate_generation()?;
+        store.salvage_packs(BadDisk::TakeTheRest, progress, &lock)?;
         for hash in damaged {
             store.quarantine(&hash, &lock)?;
         }

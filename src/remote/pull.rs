@@ -111,6 +111,7 @@ impl Pulling<'_> {
     pub(super) fn fetch(&mut self, mut open: BTreeSet<u64>) -> Result<PullReport, RemoteError> {
         let mut not_pulled = self.take_out_unavailable(&mut open)?;
         let mut set_aside = BTreeSet::new();
+        let mut are_packs_whole = false;
         loop {
             if let (true, Some(first)) = (open.is_empty(), not_pulled.first()) {
                 return Err(RemoteError::Unavailable {
@@ -157,6 +158,13 @@ impl Pulling<'_> {
                     StoreError::Corrupt { hash, .. },
                 )))) if set_aside.insert(hash) => {
                     mend::set_aside(self.root, [hash], self.progress)?;
+                }
+                // The pack in which it should be.
+                Err(Failed::Whole(RemoteError::Archive(ArchiveError::Store(
+                    StoreError::CorruptPack { .. },
+                )))) if !are_packs_whole => {
+                    are_packs_whole = true;
+                    mend::set_aside(self.root, [], self.progress)?;
                 }
                 Err(Failed::Whole(error)) => return Err(error),
             }

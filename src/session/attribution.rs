@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::catalog::{Catalog, CatalogError, SessionSummary};
+use super::catalog::{Catalog, CatalogError};
+use super::summary::SessionSummary;
 use crate::diff;
 use crate::snapshot::{NotCapturedSet, SessionDir, SnapshotKind, SnapshotManifest};
 

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use super::catalog::{Catalog, CatalogError, SessionStatus, SessionSummary, SnapshotId};
+use super::catalog::{Catalog, CatalogError, SnapshotId};
+use super::summary::{SessionStatus, SessionSummary};
 use crate::layout::LATEST;
 use crate::snapshot::{ManifestError, Recency, SessionDir};
 use crate::sys;

@@ -12,12 +12,13 @@ mod recording;
 mod retention;
 mod steps;
 mod store_modes;
+mod summary;
 mod thinning;
 mod together;
 mod undo;
 
 pub use attribution::changed_since;
-pub use catalog::{Catalog, CatalogError, SessionStatus, SessionSummary, SnapshotId, project_of};
+pub use catalog::{Catalog, CatalogError, SnapshotId};
 pub use here::{Listed, NotHere, Place, Purpose, Unreadable, newest, sessions_here};
 pub use moved::Moved;
 pub use names::{LabelError, MAX_LABEL_BYTES, check_label};
@@ -27,6 +28,7 @@ pub use recording::{
 pub use retention::{Expired, Expiry, RetentionPolicy, SessionContent, SessionFacts};
 pub use steps::{PromptSteps, by_prompt, last_of_each_prompt, steps, steps_of};
 pub use store_modes::StoreModes;
+pub use summary::{SessionStatus, SessionSummary, project_of};
 pub use thinning::thinned_steps;
 pub use together::{running_on, worked_meanwhile};
 pub use undo::{History, NoRedo, Redo};

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::catalog::{Catalog, SessionSummary};
+use super::catalog::Catalog;
+use super::summary::SessionSummary;
 use crate::byte_path;
 use crate::layout;
 use crate::path_text::serde_path;

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 
-use super::catalog::{Catalog, CatalogError, SessionStatus, SessionSummary};
+use super::catalog::{Catalog, CatalogError};
+use super::summary::{SessionStatus, SessionSummary};
 use crate::snapshot::{SessionDir, SessionOrigin};
 
 /// The sessions whose command is running now and may write below these paths, or above them.

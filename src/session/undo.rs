@@ -8,8 +8,9 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 
-use super::catalog::{Catalog, CatalogError, SessionSummary};
+use super::catalog::{Catalog, CatalogError};
 use super::here::{Place, sessions_here};
+use super::summary::SessionSummary;
 use crate::snapshot::{
     ManifestError, RestoreRecord, SessionDir, SessionOrigin, SnapshotKind, StepKind, standing,
 };

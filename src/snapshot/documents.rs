@@ -11,8 +11,8 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::manifests::ManifestError;
 use super::metadata::SessionMetadata;
-use super::session_dir::ManifestError;
 use crate::layout;
 use crate::manifest::{MANIFEST_VERSION, MAX_MANIFEST_BYTES};
 use crate::object::ContentHash;

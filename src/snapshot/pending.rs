@@ -14,8 +14,9 @@
 
 use super::capture::{CaptureError, NewCaches};
 use super::manager::{SnapshotError, SnapshotManager};
+use super::manifests::ManifestError;
 use super::read_back::read_back;
-use super::session_dir::{ManifestError, SessionDir};
+use super::session_dir::SessionDir;
 use crate::manifest::SnapshotManifest;
 use crate::store::{LocalStore, StoreLock};
 use crate::sys::FileLock;

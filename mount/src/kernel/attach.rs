@@ -9,6 +9,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -24,6 +25,8 @@ use crate::options::MountOptions;
 
 const DEVICE: &str = "/dev/fuse";
 const HELPER: &str = "fusermount3";
+/// A mount that is in use for longer is unmounted lazily.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// How a mount ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -139,13 +142,17 @@ fn receive_descriptor(socket: &OwnedFd) -> Option<OwnedFd> {
     })
 }
 
-/// Unmounts what is at `directory`, lazily when it is in use.
+/// Unmounts what is at `directory`, lazily when it stays in use for longer than a look takes.
 pub(crate) fn detach(directory: &Path) -> Result<Unmounted, MountError> {
-    match rustix::mount::unmount(directory, UnmountFlags::NOFOLLOW) {
-        Ok(()) => return Ok(Unmounted::Clean),
-        Err(Errno::BUSY) => {
-            let lazily = UnmountFlags::NOFOLLOW | UnmountFlags::DETACH;
-            if rustix::mount::unmount(directory, lazily).is_ok() {
+    let unmount = |flags| match rustix::mount::unmount(directory, UnmountFlags::NOFOLLOW | flags) {
+        Ok(()) => Ok(true),
+        Err(Errno::BUSY) => Ok(false),
+        Err(errno) => Err(errno),
+    };
+    match is_let_go(|| unmount(UnmountFlags::empty())) {
+        Ok(true) => return Ok(Unmounted::Clean),
+        Ok(false) => {
+            if unmount(UnmountFlags::DETACH) == Ok(true) {
                 return Ok(Unmounted::Busy);
             }
         }
@@ -158,7 +165,7 @@ pub(crate) fn detach(directory: &Path) -> Result<Unmounted, MountError> {
         command.args(arguments).arg("--").arg(directory).stdin(Stdio::null());
         command.output().map_err(|e| MountError::io("unmount", directory, e))
     };
-    if run(&["-u"])?.status.success() {
+    if is_let_go(|| Ok::<_, MountError>(run(&["-u"])?.status.success()))? {
         return Ok(Unmounted::Clean);
     }
     let output = run(&["-u", "-z"])?;
@@ -167,4 +174,19 @@ pub(crate) fn detach(directory: &Path) -> Result<Unmounted, MountError> {
     }
     let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     Err(MountError::Permission { operation: "unmount", path: directory.to_owned(), message })
+}
+
+/// Tries several times within [`PATIENCE`]. Whoever asks a mount for its size (`df`, the status of
+/// another store) uses it for an instant, and the kernel tells nobody when that is over.
+fn is_let_go<E>(mut unmount: impl FnMut() -> Result<bool, E>) -> Result<bool, E> {
+    let begin = Instant::now();
+    loop {
+        if unmount()? {
+            return Ok(true);
+        }
+        if begin.elapsed() > PATIENCE {
+            return Ok(false);
+        }
+        std::thread::sleep(PATIENCE / 10);
+    }
 }

@@ -62,7 +62,8 @@ impl Receiver<'_> {
     }
 
     /// The changes from the baseline to the last ordinary snapshot that will be held. They are
-    /// counted, and no archive is believed.
+    /// counted, and no archive is believed. Where what is here is damaged, the count of the session
+    /// here stands.
     fn count_changes(&self, last: u64) -> Result<Option<ChangeSummary>, ArchiveError> {
         let manifest = |number: u64| -> Result<SnapshotManifest, ArchiveError> {
             match self.manifests.get(number)? {
@@ -81,8 +82,13 @@ impl Receiver<'_> {
             let newest = manifest(number)?;
             if newest.kind == SnapshotKind::Ordinary {
                 let goes_on = || !self.progress.is_cancelled();
-                let counted = count_changes(&self.store, &manifest(0)?, &newest, goes_on)?;
-                return counted.map(Some).ok_or(ArchiveError::Cancelled);
+                return match count_changes(&self.store, &manifest(0)?, &newest, goes_on) {
+                    Ok(counted) => counted.map(Some).ok_or(ArchiveError::Cancelled),
+                    Err(error) if error.is_damage() && !self.here.is_empty() => {
+                        Ok(SessionDir::open(&self.root.join(&self.session))?.metadata()?.changes)
+                    }
+                    Err(error) => Err(error.into()),
+                };
             }
         }
         let is_only_one = last == 0 && self.here.len() <= 1;

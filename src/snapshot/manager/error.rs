@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use crate::path_text::Shown;
 use crate::snapshot::capture::CaptureError;
+use crate::snapshot::manifests::ManifestError;
 use crate::snapshot::roots::TrackedPathError;
-use crate::snapshot::session_dir::ManifestError;
 use crate::store::StoreError;
 use crate::sys;
 

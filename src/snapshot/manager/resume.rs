@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use super::SnapshotError;
 use crate::manifest::{SnapshotKind, TrackedRoot};
+use crate::snapshot::manifests::ManifestError;
 use crate::snapshot::roots::resolve_roots;
-use crate::snapshot::session_dir::{ManifestError, SessionDir};
+use crate::snapshot::session_dir::SessionDir;
 use crate::sys;
 use crate::walk::ExclusionConfig;
 

@@ -206,3 +206,37 @@ fn a_repair_that_loses_a_snapshot_with_its_manifest_fails_and_names_the_remote()
     let pull = format!("`nono pull disk {}`", travel.session);
     assert!(repaired.says(&pull), "{}{}", repaired.stdout, repaired.stderr);
 }
+
+#[test]
+fn a_pull_mends_a_pack_whose_index_was_changed() {
+    let travel = Travel::with(2, 600, 6);
+    let here = Here::pulls(&travel);
+    // Headers, records, the index with its trailer, at its end: each is checked in its own way.
+    for from_the_end in [6, 10, 17, 40, 100, 1000] {
+        let packs = files(&here.root.join("objects/packs"));
+        let length = |pack: &&PathBuf| fs::metadata(pack).unwrap().len();
+        let pack = packs.iter().max_by_key(length).unwrap();
+        let mut bytes = fs::read(pack).unwrap();
+        let place = bytes.len() - from_the_end;
+        bytes[place] ^= 1;
+        fs::remove_file(pack).unwrap();
+        fs::write(pack, bytes).unwrap();
+        here.is_mended();
+    }
+}
+
+#[test]
+fn a_lost_manifest_and_a_lost_pack_come_back_with_one_pull() {
+    let travel = Travel::with(2, 600, 6);
+    let here = Here::pulls(&travel);
+    for lost in [&[0][..], &[1], &[0, 1]] {
+        for number in lost {
+            fs::remove_file(here.session().join(format!("snapshots/{number}/manifest.json")))
+                .unwrap();
+        }
+        for pack in files(&here.root.join("objects/packs")) {
+            fs::remove_file(pack).unwrap();
+        }
+        here.is_mended();
+    }
+}

@@ -1,0 +1,214 @@
+//! One session, summed up for lists.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::catalog::{Catalog, CatalogError};
+use crate::diff::ChangeSummary;
+use crate::object::{ContentHash, Node};
+use crate::path_text::{encode, serde_paths};
+use crate::snapshot::{
+    AgentSession, ManifestError, RemovedSnapshot, SessionDir, SessionMetadata, SessionOrigin,
+    SnapshotLabel, Undone, undone,
+};
+use crate::store::read_root_tree;
+use crate::sys::{self, FileKind};
+
+/// Where a session stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionStatus {
+    /// Made by `nono snapshot`: more snapshots may follow.
+    Open,
+    /// Its command is running.
+    Running,
+    /// Its command has ended, and its last state is recorded.
+    Completed,
+    /// Its supervisor died before the last state was recorded.
+    Interrupted,
+}
+
+/// A session in a list.
+#[derive(Debug, Clone, Serialize)]
+pub struct SessionSummary {
+    /// Its id.
+    pub session_id: String,
+    /// When it began.
+    pub started: jiff::Timestamp,
+    /// When it ended.
+    pub ended: Option<jiff::Timestamp>,
+    /// The command.
+    pub command: Vec<String>,
+    /// The captured paths.
+    #[serde(with = "serde_paths")]
+    pub tracked_paths: Vec<PathBuf>,
+    /// The captured paths that are files, and no directories.
+    #[serde(skip)]
+    pub tracked_files: Vec<PathBuf>,
+    /// Number of snapshots that it holds.
+    pub snapshot_count: u64,
+    /// Snapshots that were removed from it, in order.
+    pub removed: Vec<RemovedSnapshot>,
+    /// The name that the session got when it began.
+    pub label: Option<String>,
+    /// Whether retention never removes it.
+    pub pinned: bool,
+    /// Whether an archive brought it: only its id means it.
+    pub received: bool,
+    /// Snapshots that have a label, in order.
+    pub labels: Vec<SnapshotLabel>,
+    /// The agent session that it records.
+    pub agent: Option<AgentSession>,
+    /// Number of steps.
+    pub step_count: u64,
+    /// Exit code of the command.
+    pub exit_code: Option<i32>,
+    /// The maker of the session.
+    #[serde(skip)]
+    pub origin: SessionOrigin,
+    /// Where it stands.
+    pub status: SessionStatus,
+    /// The changes from the baseline to the last ordinary snapshot; `None` where a damaged object
+    /// prevents the count.
+    pub changes: Option<ChangeSummary>,
+    /// Whether all of that is undone: its baseline was brought back, and that stands.
+    pub undone: bool,
+    /// Whether that is undone but for some paths, which stayed as they were.
+    pub partly_undone: bool,
+    /// Bytes that the session added to the store when it was recorded.
+    pub disk_size: u64,
+    /// Commits to the session as its manifest describes it, and to all its snapshots. Noted
+    /// elsewhere, it proves them.
+    pub session_root: ContentHash,
+}
+
+impl SessionSummary {
+    /// Sums up a session from its manifests.
+    ///
+    /// # Errors
+    /// When its manifest cannot be used.
+    pub fn of(session: &SessionDir) -> Result<Self, ManifestError> {
+        let metadata = session.metadata()?;
+        let status = SessionStatus::of(session, &metadata)?;
+        Ok(Self::from_parts(session, metadata, status))
+    }
+
+    /// Sums up a session whose manifest is at hand.
+    pub(super) fn from_parts(
+        session: &SessionDir,
+        metadata: SessionMetadata,
+        status: SessionStatus,
+    ) -> Self {
+        let undone = undone(&metadata.restores, metadata.snapshot_count);
+        let mut held_labels = metadata.labels.clone();
+        held_labels.retain(|label| metadata.removal(label.number).is_none());
+        Self {
+            session_id: session.id(),
+            session_root: metadata.session_root(),
+            started: metadata.started,
+            ended: metadata.ended,
+            command: metadata.command,
+            tracked_files: tracked_files(session, &metadata.tracked_paths, &metadata.merkle_roots),
+            tracked_paths: metadata.tracked_paths,
+            snapshot_count: metadata.snapshot_count.saturating_sub(metadata.removed.len() as u64),
+            removed: metadata.removed,
+            label: metadata.label,
+            pinned: metadata.pinned,
+            received: metadata.received,
+            labels: held_labels,
+            agent: metadata.agent,
+            step_count: metadata.steps.len() as u64,
+            exit_code: metadata.exit_code,
+            origin: metadata.origin,
+            status,
+            changes: metadata.changes,
+            undone: undone == Undone::Wholly,
+            partly_undone: undone == Undone::Partly,
+            disk_size: metadata.bytes_written,
+        }
+    }
+
+    /// Whether something that is recorded changed; also where nobody can tell.
+    pub fn has_changes(&self) -> bool {
+        self.changes.is_none_or(|changes| changes.total() > 0)
+    }
+
+    /// How much of it is undone, in a word; `None` for nothing.
+    pub fn undone_word(&self) -> Option<&'static str> {
+        match (self.undone, self.partly_undone) {
+            (true, _) => Some("undone"),
+            (false, true) => Some("partly undone"),
+            (false, false) => None,
+        }
+    }
+
+    /// Whether the session has to do with a path: it tracks it, something above, or something
+    /// below.
+    pub fn concerns(&self, path: &Path) -> bool {
+        self.tracked_paths
+            .iter()
+            .any(|tracked| tracked.starts_with(path) || path.starts_with(tracked))
+    }
+
+    /// The tracked paths as one text, by which sessions are grouped.
+    pub fn project(&self) -> String {
+        project_of(&self.tracked_paths)
+    }
+}
+
+/// The tracked paths that are files: on the disk, or in the first state if they are gone.
+fn tracked_files(
+    session: &SessionDir,
+    tracked_paths: &[PathBuf],
+    merkle_roots: &[ContentHash],
+) -> Vec<PathBuf> {
+    let was_file = |path: &Path| -> Result<bool, CatalogError> {
+        let Some(first) = merkle_roots.first() else { return Ok(false) };
+        let root = read_root_tree(&Catalog::store_of(session)?, first)?;
+        let mut entries = root.entries.iter();
+        let entry = entries.find(|entry| *entry.path == *path.as_os_str().as_bytes());
+        Ok(entry.is_some_and(|entry| matches!(entry.node, Node::File { .. })))
+    };
+    let is_file = |path: &&PathBuf| match sys::kind_of(path) {
+        Ok(Some(kind)) => kind == FileKind::File,
+        Ok(None) => was_file(path).unwrap_or(false),
+        Err(_) => false,
+    };
+    tracked_paths.iter().filter(is_file).cloned().collect()
+}
+
+/// Tracked paths as one text, by which sessions are grouped.
+pub fn project_of(tracked_paths: &[PathBuf]) -> String {
+    let paths = tracked_paths.iter().map(|path| encode(path.as_os_str().as_bytes()));
+    paths.collect::<Vec<_>>().join(", ")
+}
+
+impl SessionStatus {
+    /// Where a session stands.
+    ///
+    /// # Errors
+    /// When its lock cannot be looked at.
+    pub fn of(session: &SessionDir, metadata: &SessionMetadata) -> Result<Self, ManifestError> {
+        Ok(match metadata.origin {
+            _ if metadata.ended.is_some() => Self::Completed,
+            SessionOrigin::Snapshot
+            | SessionOrigin::Agent
+            | SessionOrigin::AgentState
+            | SessionOrigin::Container => Self::Open,
+            SessionOrigin::Run if session.is_running()? => Self::Running,
+            SessionOrigin::Run => Self::Interrupted,
+        })
+    }
+
+    /// The status in a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
