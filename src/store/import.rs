@@ -175,7 +175,6 @@ fn clone_to(
         return Ok(None);
     }
     let len = temp.file().metadata().at("look at", store.dir().path())?.len();
-    sys::will_read_in_order(temp.file());
     // Our own clone is read back: a failure is the store's, not the source's.
     let hashed = hash_object(temp.file(), len, true, transfer);
     Ok(Some(hashed.map_err(|error| error.at("read back from", store.dir().path()))?))
