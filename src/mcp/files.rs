@@ -140,7 +140,9 @@ impl Workspace {
 
     pub(super) fn find_in_history(&self, arguments: &FindArguments) -> Result<Answer, ToolError> {
         let glob = self.glob(&arguments.glob)?;
-        let (all, _) = self.sessions()?;
+        let (mut all, _) = self.sessions()?;
+        // As everywhere: what archives brought counts only where it is asked for by its id.
+        all.retain(|session| !session.received || self.is_asked_for(session));
         let mut sessions = Vec::new();
         for SessionSummary { session_id, .. } in &all {
             sessions.push(self.catalog.find(session_id)?);

@@ -102,6 +102,11 @@ impl Workspace {
         Ok((all, meant))
     }
 
+    /// Whether the server shows this session alone.
+    pub(super) fn is_asked_for(&self, session: &SessionSummary) -> bool {
+        self.only.as_ref() == Some(&session.session_id)
+    }
+
     /// The session of the project that an id or the beginning of one names; without one, the newest
     /// that changed something.
     pub(super) fn session(&self, id: Option<&str>) -> Result<SessionDir, ToolError> {

@@ -53,7 +53,7 @@ impl RemoteProblem {
             session_id: archive.id.session().to_owned(),
             snapshot: archive.id.number(),
             archive: Some(archive.to_string()),
-            reason: "it was cut off at its beginning".to_owned(),
+            reason: "it was cut off at its beginning, or is no file".to_owned(),
         }
     }
 }

@@ -182,7 +182,7 @@ impl Pulling<'_> {
             if let Err(error) = self.held.chain(&id) {
                 let mut cut_off = self.cut_off.iter();
                 let reason = match cut_off.find(|name| name.id.number() == number) {
-                    Some(name) => format!("{name} was cut off at its beginning"),
+                    Some(name) => format!("{name} was cut off at its beginning, or is no file"),
                     None => error.to_string(),
                 };
                 not_pulled.push(NotPulled { snapshot: number, reason });

@@ -263,7 +263,7 @@ fn a_copy_is_written_elsewhere_without_the_original_and_overwrites_nothing() {
     copied.insert("".into(), before[Path::new("")].clone());
     assert_same(&before, &copied);
     fs::write(copy.join("a"), "mine").unwrap();
-    run(&["--to", "copy"]).fails(1, "were not copied");
+    run(&["--to", "copy"]).fails(1, "not copied as recorded");
     assert_eq!(fs::read(copy.join("a")).unwrap(), b"mine");
     let forced = run(&["--to", "copy", "a", "--force"]).success();
     assert!(forced.says("1 of them took the place of another file"), "{}", forced.stderr);

@@ -182,9 +182,13 @@ fn print_copy(report: &CopyReport, json: bool, context: &Context) -> Outcome {
         }
         if !report.skipped.is_empty() {
             let first = &report.skipped[0];
+            // Some are there, and not with all that was recorded of them.
+            let paths = match report.skipped.len() {
+                1 => "1 path was".to_owned(),
+                count => format!("{count} paths were"),
+            };
             context.fall_short(format_args!(
-                "{} paths were not copied, the first is {}: {}",
-                report.skipped.len(),
+                "{paths} not copied as recorded, the first is {}: {}",
                 Shown::path(&first.path),
                 first.reason
             ));

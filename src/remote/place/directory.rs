@@ -73,8 +73,12 @@ impl Directory {
                 continue;
             }
             let Some(stat) = dir.try_stat(&entry.name)? else { continue };
+            let key = format!("{folder}/{name}");
             if stat.kind == FileKind::File {
-                stored.push(Stored { key: format!("{folder}/{name}"), size_bytes: stat.size });
+                stored.push(Stored { key, size_bytes: stat.size });
+            } else if key.parse::<ArchiveName>().is_ok() {
+                // Something else that has an archive's name has no bytes of one.
+                stored.push(Stored { key, size_bytes: 0 });
             }
         }
         Ok(())

@@ -105,6 +105,40 @@ fn a_snapshot_whose_archive_was_cut_off_is_named_and_the_others_come() {
 }
 
 #[test]
+fn what_has_the_name_of_an_archive_and_is_no_file_is_named_and_never_read() {
+    let travel = Travel::with(1, 5, 0);
+    let place = travel.directory("disk");
+    travel.push("disk");
+    let folder = place.join(&travel.session);
+    let path = folder.join("0-full.tar.zst.age");
+    let aside = travel.fixture.path("aside");
+    fs::rename(&path, &aside).unwrap();
+    let make: [&dyn Fn(); 3] = [
+        &|| rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RWXU).unwrap(),
+        &|| std::os::unix::fs::symlink(&aside, &path).unwrap(),
+        &|| fs::create_dir(&path).unwrap(),
+    ];
+    for make in make {
+        make();
+        let name = format!("{}/0-full.tar.zst.age", travel.session);
+        let shown = travel.nono(&["remote", "show", "disk", "--json"]).success().json();
+        assert_eq!(shown["cut_off"], serde_json::json!([name]), "{shown:#}");
+        let root = travel.fixture.path("here");
+        let pulled = travel.pull("disk", &root, &travel.session);
+        for refused in [travel.verify("disk"), pulled] {
+            assert_eq!(refused.code, 1, "{}{}", refused.stdout, refused.stderr);
+            assert!(refused.says("or is no file"), "{}{}", refused.stdout, refused.stderr);
+        }
+        match fs::remove_file(&path) {
+            Ok(()) => {}
+            Err(_) => fs::remove_dir(&path).unwrap(),
+        }
+    }
+    fs::rename(&aside, &path).unwrap();
+    travel.verify("disk").success();
+}
+
+#[test]
 fn a_snapshot_that_came_to_a_session_of_this_machine_gives_no_file_privileges_unasked() {
     let travel = Travel::with(1, 5, 0);
     travel.plain_directory("disk");

@@ -133,7 +133,7 @@ fn print(report: &Report, context: &Context) -> std::io::Result<()> {
         }
     }
     for key in &report.cut_off {
-        writeln!(out, "{YELLOW}cut off{YELLOW:#}: {}", Shown::bytes(key.as_bytes()))?;
+        writeln!(out, "{YELLOW}cut off, or no file{YELLOW:#}: {}", Shown::bytes(key.as_bytes()))?;
     }
     for key in &report.unencrypted {
         let key = Shown::bytes(key.as_bytes());
