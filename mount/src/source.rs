@@ -17,8 +17,11 @@ use derive_where::derive_where;
 /// A source gives equal ids only to the same path (relative to the snapshot; or to members of the
 /// same hard-link group) with the same kind, attributes, xattrs and contents. So programs that skip
 /// what has the same device and inode number (GNU `diff -r`) skip exactly what is equal, and the
-/// kernel's page cache is shared. 128 bits of a cryptographic hash, so that collisions cannot be
-/// made; the mount still never maps two different ids to one inode number.
+/// kernel's page cache is shared. At least 120 bits of a cryptographic hash, so that collisions
+/// cannot be made; the mount still never maps two different ids to one inode number.
+///
+/// Inode numbers have the order of ids. Programs read a long directory in the order of inode
+/// numbers, so the first byte is the source's, to have near each other what is near each other.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct StateId(pub [u8; 16]);
 

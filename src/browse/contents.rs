@@ -57,7 +57,7 @@ impl Verified {
     }
 
     /// Reads all bytes of an object of `size` bytes, in the place of what is in the buffer, and
-    /// verifies it unless that was done before.
+    /// verifies them. One of several pieces is not verified again if that was done before.
     pub(super) fn read_whole(
         &self,
         store: &Arc<LocalStore>,
@@ -65,10 +65,9 @@ impl Verified {
         size: u64,
         buffer: &mut Vec<u8>,
     ) -> io::Result<()> {
-        if size <= SMALL_BYTES {
+        if !Midstates::are_kept_of(size) {
             return read_small(store, content, size, buffer);
         }
-        // It is read twice, and hashed once however often the kernel lets go of it.
         let file = self.open(store, content, size)?;
         buffer.resize(usize::try_from(size).map_err(|_| io::ErrorKind::FileTooLarge)?, 0);
         let len = file.read_at(buffer, 0)?;

@@ -23,7 +23,8 @@ use crate::sys::{self, Dir};
 const OPEN_STORES: NonZeroUsize = NonZeroUsize::new(32).unwrap();
 
 /// Bytes of decompressed blocks that stay in memory, of each store: the small files of a directory of
-/// 40,000 names. Programs read a long directory in the order of inode numbers.
+/// 40,000 names. Programs read a long directory in the order of inode numbers, and where all names
+/// begin alike, that is none.
 const BLOCKS_KEPT_BYTES: usize = 24 << 20;
 
 /// All stores that were seen.
@@ -102,6 +103,11 @@ impl Stores {
     #[cfg(test)]
     pub(super) fn blocks_read(&self) -> u64 {
         self.known.lock().open.iter().map(|(_, open)| open.store.blocks_read()).sum()
+    }
+
+    #[cfg(test)]
+    pub(super) fn keep_blocks(&self, bytes: usize) {
+        self.known.lock().open.iter().for_each(|(_, open)| open.store.keep_blocks(bytes));
     }
 
     #[cfg(test)]

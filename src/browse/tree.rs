@@ -105,6 +105,12 @@ impl StoreTree {
         self.stores.blocks_read()
     }
 
+    /// So many bytes of blocks stay in memory, of each open store.
+    #[cfg(test)]
+    pub(super) fn keep_blocks(&self, bytes: usize) {
+        self.stores.keep_blocks(bytes);
+    }
+
     /// What is read next of packs is read from the disk.
     #[cfg(test)]
     pub(super) fn forget_blocks(&self) {

@@ -89,7 +89,7 @@ pub struct ChangeSummary {
 
 impl ChangeSummary {
     /// Counts changes.
-    pub fn of(changes: &[Change]) -> Self {
+    pub fn of<'a>(changes: impl IntoIterator<Item = &'a Change>) -> Self {
         let mut summary = Self::default();
         for Change { path, change_type, is_directory, .. } in changes {
             summary.add(path.as_os_str().as_bytes(), *change_type, *is_directory);

@@ -508,9 +508,11 @@ fn bytes_of(path: &Path) -> Vec<u8> {
 
 /// The files of a restore that kept changing while the snapshot read them.
 fn unstable_among(changes: &[Change], target: &SnapshotManifest) -> Vec<PathBuf> {
-    let changed: HashSet<&Path> = changes.iter().map(|change| change.path.as_path()).collect();
-    let unstable = target.unstable.iter().filter(|path| changed.contains(path.as_path()));
-    unstable.cloned().collect()
+    // There may be millions of changes, and hardly any unstable file.
+    let unstable: HashSet<&Path> = target.unstable.iter().map(PathBuf::as_path).collect();
+    let changed = changes.iter().map(|change| change.path.as_path());
+    let changed: HashSet<&Path> = changed.filter(|path| unstable.contains(path)).collect();
+    target.unstable.iter().filter(|path| changed.contains(path.as_path())).cloned().collect()
 }
 
 /// The manifests that a restore needs.

@@ -64,10 +64,9 @@ pub(super) fn decompress(stored: &[u8], plain: &mut [u8]) -> bool {
     decompress_to(stored, plain) == Some(plain.len())
 }
 
-/// The `len` bytes that were compressed, in new memory that is written once. `None`: these are not
-/// so many compressed bytes.
-pub(super) fn decompressed(stored: &[u8], len: usize) -> Option<Vec<u8>> {
-    let mut plain = Vec::with_capacity(len);
+/// The `len` bytes that were compressed, in this memory, which has room for them and is written
+/// once. `None`: these are not so many compressed bytes.
+pub(super) fn decompressed(stored: &[u8], len: usize, mut plain: Vec<u8>) -> Option<Vec<u8>> {
     (decompress_to(stored, &mut plain) == Some(len)).then_some(plain)
 }
 
@@ -122,9 +121,12 @@ mod tests {
             let mut plain = vec![0; text.len()];
             assert!(decompress(&out[6..], &mut plain));
             assert_eq!(plain, text);
-            assert_eq!(decompressed(&out[6..], text.len()), Some(text.clone()));
-            for other in [text.len() - 1, text.len() + 1] {
-                assert_eq!(decompressed(&out[6..], other), None, "another length than declared");
+            for room in [text.len(), 2 * text.len()] {
+                let decompressed = |len| decompressed(&out[6..], len, Vec::with_capacity(room));
+                assert_eq!(decompressed(text.len()), Some(text.clone()));
+                for other in [text.len() - 1, text.len() + 1] {
+                    assert_eq!(decompressed(other), None, "another length than declared");
+                }
             }
             assert!(!decompress(&out[6..], &mut plain[1..]), "more than there is room for");
             assert!(!decompress(&out[6..], &mut vec![0; text.len() + 1]), "less than was declared");

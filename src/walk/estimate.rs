@@ -3,14 +3,15 @@
 //! The first directories are counted exactly, level by level. The rest is estimated by random
 //! descents: the entries of a directory itself, and, for all its subdirectories, as many times the
 //! count below one of them. The mean of many such descents is right on average, whatever the shape
-//! of the tree; filters and `.gitignore` files count as in a capture.
+//! of the tree; filters and `.gitignore` files count as in a capture. Of a long directory only some
+//! names are looked at, because a recording waits.
 
 use std::collections::VecDeque;
 
 use super::exclusion::Filter;
 use super::git_index::Repository;
 use super::ignore_files::Ignores;
-use super::listing::{Mode, list};
+use super::listing::{Mode, list_some};
 use crate::byte_path;
 use crate::sys::{Dir, FileKind};
 
@@ -20,6 +21,8 @@ const COUNTED: usize = 256;
 const WAYS: usize = 128;
 /// Longest way, in directories.
 const LONGEST_WAY: usize = 64;
+/// Names of a directory that are looked at.
+const NAMES: usize = 512;
 
 /// About how much a capture would hold.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -33,6 +36,8 @@ pub struct Estimate {
 }
 
 struct Place {
+    /// It stands for so many.
+    times: f64,
     relative: Vec<u8>,
     mode: Mode,
     ignores: Ignores,
@@ -40,10 +45,11 @@ struct Place {
 }
 
 /// Estimates what a capture of `dir` with this filter would hold. Lists at most some thousand
-/// directories, usually some hundred. An unreadable directory counts as nothing.
+/// directories, usually some hundred, and looks at 512 names of each at most. An unreadable directory counts as nothing.
 pub fn estimate(dir: &Dir, filter: &Filter) -> Estimate {
     let mut total = Estimate { is_exact: true, ..Estimate::default() };
     let top = Place {
+        times: 1.0,
         relative: Vec::new(),
         mode: Mode::Filtered,
         ignores: Ignores::ON_DISK,
@@ -53,7 +59,8 @@ pub fn estimate(dir: &Dir, filter: &Filter) -> Estimate {
     for _ in 0..COUNTED {
         let Some(place) = pending.pop_front() else { return total };
         let (own, below) = look(dir, &place, filter);
-        total.add(own, 1.0);
+        total.is_exact &= own.is_exact;
+        total.add(own, place.times);
         pending.extend(below);
     }
     if pending.is_empty() {
@@ -78,43 +85,45 @@ fn go_down(
     random: &mut Random,
     total: &mut Estimate,
 ) {
-    let (mut own, mut below) = look(dir, start, filter);
+    let (mut times, (mut own, mut below)) = (start.times, look(dir, start, filter));
     for _ in 0..LONGEST_WAY {
-        total.add(own, weight);
+        total.add(own, weight * times);
         if below.is_empty() {
             return;
         }
         weight *= below.len() as f64;
         let next = below.swap_remove(random.below(below.len()));
-        (own, below) = look(dir, &next, filter);
+        (times, (own, below)) = (next.times, look(dir, &next, filter));
     }
 }
 
-/// The entries of a directory itself, and its subdirectories.
+/// The entries of one such directory itself, and its subdirectories.
 fn look(dir: &Dir, place: &Place, filter: &Filter) -> (Estimate, Vec<Place>) {
-    let Place { relative, mode, ignores, repository } = place;
-    let listing = dir
+    let Place { relative, mode, ignores, repository, .. } = place;
+    let mut own = Estimate { is_exact: true, ..Estimate::default() };
+    let listed = dir
         .open_beneath(relative)
-        .and_then(|dir| list(&dir, relative, *mode, filter, ignores, repository));
-    let Ok(listing) = listing else { return Default::default() };
-    let mut own = Estimate::default();
+        .and_then(|dir| list_some(&dir, relative, *mode, filter, ignores, repository, NAMES));
+    let Ok((listing, times)) = listed else { return (own, Vec::new()) };
+    own.is_exact = times <= 1.0;
     let mut below = Vec::new();
     for found in listing.entries {
         match found.stat.kind {
             FileKind::Directory => {
                 let relative = byte_path::join(relative, &found.name);
                 below.push(Place {
+                    times: place.times * times,
                     relative,
                     mode: found.mode,
                     ignores: listing.ignores.clone(),
                     repository: listing.repository.clone(),
                 });
             }
-            FileKind::File => own.bytes += found.stat.size as f64,
+            FileKind::File => own.bytes += found.stat.size as f64 * times,
             _ => {}
         }
         if !found.mode.is_partial() {
-            own.entries += 1.0;
+            own.entries += times;
         }
     }
     (own, below)
@@ -189,5 +198,27 @@ mod tests {
         let found = estimate(&Dir::open(temp.path()).unwrap(), &filter());
         assert!(!found.is_exact);
         assert!((truth * 0.5..truth * 1.5).contains(&found.entries), "{found:?}, not {truth}");
+    }
+
+    #[test]
+    fn of_a_long_directory_some_names_stand_for_all() {
+        let temp = tempfile::tempdir().unwrap();
+        let count = 3 * NAMES + 7;
+        for number in 0..count {
+            // One in ten is a directory with two files.
+            let path = temp.path().join(format!("{number:05}"));
+            if number % 10 == 0 {
+                fs::create_dir(&path).unwrap();
+                fs::write(path.join("a"), "123").unwrap();
+                fs::write(path.join("b"), "123").unwrap();
+            } else {
+                fs::write(&path, "12345").unwrap();
+            }
+        }
+        let (truth, bytes) = (count as f64 * 1.2, count as f64 * (4.5 + 0.6));
+        let found = estimate(&Dir::open(temp.path()).unwrap(), &filter());
+        assert!(!found.is_exact);
+        assert!((truth * 0.8..truth * 1.2).contains(&found.entries), "{found:?}, not {truth}");
+        assert!((bytes * 0.8..bytes * 1.2).contains(&found.bytes), "{found:?}, not {bytes}");
     }
 }

@@ -142,6 +142,21 @@ pub fn list(
     above: &Ignores,
     repository: &Repository,
 ) -> sys::Result<Listing> {
+    let (listing, _) = list_some(dir, relative, mode, filter, above, repository, usize::MAX)?;
+    Ok(listing)
+}
+
+/// As [`list`], but at most so many names are looked at, evenly spread. Also returns how many there
+/// are for each of them.
+pub(super) fn list_some(
+    dir: &Dir,
+    relative: &[u8],
+    mode: Mode,
+    filter: &Filter,
+    above: &Ignores,
+    repository: &Repository,
+    most: usize,
+) -> sys::Result<(Listing, f64)> {
     let listed = names(dir, mode, filter, true)?;
     let mode = mode_inside(dir, relative, &listed, mode, filter);
     let repository = listed.repository(dir, relative, repository);
@@ -149,10 +164,25 @@ pub fn list(
     let mode = if mark.is_some() { Mode::made_again(relative) } else { mode };
     let Names { names, ignore_file, databases } = listed;
     let ignores = &above.enter(relative, ignore_file.as_ref(), None);
+    let (names, times) = evenly(names, most);
     let (databases, of) = (&databases, &repository);
     let inside = Inside { dir, relative, mode, filter, ignores, repository: of, databases };
     let Judged { entries, left_out, .. } = inside.judge(names, |_| Known::No);
-    Ok(Listing { entries, left_out, ignores: ignores.clone(), repository })
+    Ok((Listing { entries, left_out, ignores: ignores.clone(), repository }, times))
+}
+
+/// So many names at most, evenly spread, and how many there are for each of them.
+fn evenly(names: Vec<ListedName>, most: usize) -> (Vec<ListedName>, f64) {
+    let count = names.len();
+    if count <= most {
+        return (names, 1.0);
+    }
+    let is_chosen = |number: &usize| (number * most) % count < most;
+    let numbered = names.into_iter().enumerate();
+    let chosen: Vec<_> =
+        numbered.filter_map(|(number, name)| is_chosen(&number).then_some(name)).collect();
+    let times = count as f64 / chosen.len() as f64;
+    (chosen, times)
 }
 
 /// Whether a file called [`PACKAGE_BESIDE`] lies beside a directory.

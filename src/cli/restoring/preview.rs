@@ -50,14 +50,14 @@ fn lines(changes: &[Change], roots: &[PathBuf], palette: &Palette) -> Vec<String
     if changes.len() < MOST_LINES {
         return changes.iter().map(|change| change_line(change, roots, palette)).collect();
     }
-    let mut directories: BTreeMap<&[u8], Vec<Change>> = BTreeMap::new();
+    let mut directories: BTreeMap<&[u8], Vec<&Change>> = BTreeMap::new();
     for change in changes {
         let path = relative_to_roots(change.path.as_os_str().as_bytes(), roots);
         // The deepest name is the file's, and two levels tell enough.
         let above = path.iter().rposition(|byte| *byte == b'/').map_or(0, |end| end + 1);
         let second = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').nth(1);
         let end = second.map_or(above, |(end, _)| above.min(end + 1));
-        directories.entry(&path[..end]).or_default().push(change.clone());
+        directories.entry(&path[..end]).or_default().push(change);
     }
     let mut directories: Vec<_> = directories.into_iter().collect();
     let count = directories.len();
@@ -71,7 +71,7 @@ fn lines(changes: &[Change], roots: &[PathBuf], palette: &Palette) -> Vec<String
         .iter()
         .map(|(directory, changes)| {
             let place = if directory.is_empty() { &b"./"[..] } else { directory };
-            let sum = summary_line(&ChangeSummary::of(changes), palette);
+            let sum = summary_line(&ChangeSummary::of(changes.iter().copied()), palette);
             format!("{}  {sum}", Shown::bytes(place))
         })
         .collect();

@@ -134,8 +134,16 @@ pub(super) fn decode(stored: &[u8], plain: &mut [u8]) -> bool {
     decompress(stored, plain)
 }
 
-/// As [`decode`], into new memory.
-pub(super) fn decoded(stored: &[u8], plain: u32) -> Option<Vec<u8>> {
+/// As [`decode`], into this buffer in place of what is in it, or into new memory where it is short.
+pub(super) fn decoded(stored: &[u8], plain: u32, mut buffer: Vec<u8>) -> Option<Vec<u8>> {
     let len = plain as usize;
-    if stored.len() == len { Some(stored.to_vec()) } else { decompressed(stored, len) }
+    if buffer.capacity() < len {
+        buffer = Vec::with_capacity(len);
+    }
+    if stored.len() != len {
+        return decompressed(stored, len, buffer);
+    }
+    buffer.clear();
+    buffer.extend_from_slice(stored);
+    Some(buffer)
 }

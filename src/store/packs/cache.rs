@@ -4,6 +4,9 @@
 //! in which the objects lie: `grep -r` reads a directory of more than 10,000 names in the order of
 //! inode numbers, which is no order of a pack. So a mount has [room](BlockCache::set_room) for the
 //! blocks of a large directory. Without it, each file there would cost a whole block.
+//!
+//! A block that leaves lends its memory to the next one: new memory costs the kernel half as much
+//! as the block costs to decompress.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,6 +16,8 @@ use parking_lot::Mutex;
 
 /// Bytes of blocks in memory, unless more are asked for.
 const ROOM_BYTES: usize = 4 << 20;
+/// Buffers that wait for the next block: for two threads that decompress at once.
+const MOST_SPARE: usize = 2;
 
 /// Blocks of all packs of a store, up to so many bytes together. The last one stays, however long
 /// it is.
@@ -23,8 +28,11 @@ pub(super) struct BlockCache(Mutex<Blocks>);
 struct Blocks {
     /// The last one that was used at the end. They are some hundred, so they are searched.
     cached: VecDeque<Cached>,
+    /// Memory that they take.
     bytes: usize,
     room_bytes: usize,
+    /// Empty.
+    spare: Vec<Vec<u8>>,
     #[cfg(test)]
     loaded: u64,
 }
@@ -50,6 +58,7 @@ impl Default for BlockCache {
             cached: VecDeque::new(),
             bytes: 0,
             room_bytes: ROOM_BYTES,
+            spare: Vec::new(),
             #[cfg(test)]
             loaded: 0,
         }))
@@ -73,25 +82,33 @@ impl BlockCache {
         Some(cached[last].records.clone())
     }
 
+    /// Memory for a block, if there is some at hand.
+    pub(super) fn spare(&self) -> Vec<u8> {
+        self.0.lock().spare.pop().unwrap_or_default()
+    }
+
     pub(super) fn put(&self, key: Key, records: Arc<Vec<u8>>) {
         let mut blocks = self.0.lock();
         #[cfg(test)]
         {
             blocks.loaded += 1;
         }
-        let mut evicted = Vec::new();
-        blocks.bytes += records.len();
+        let mut freed = Vec::new();
+        blocks.bytes += records.capacity();
         blocks.cached.push_back(Cached { key, records });
         while blocks.bytes > blocks.room_bytes
             && blocks.cached.len() > 1
             && let Some(oldest) = blocks.cached.pop_front()
         {
-            blocks.bytes -= oldest.records.len();
-            evicted.push(oldest);
+            blocks.bytes -= oldest.records.capacity();
+            match Arc::into_inner(oldest.records) {
+                Some(buffer) if blocks.spare.len() < MOST_SPARE => blocks.spare.push(buffer),
+                buffer => freed.extend(buffer),
+            }
         }
         drop(blocks);
         // Freed after the lock.
-        drop(evicted);
+        drop(freed);
     }
 
     /// Forgets all: what is read next is read from the disk.
@@ -99,6 +116,7 @@ impl BlockCache {
         let mut blocks = self.0.lock();
         blocks.bytes = 0;
         blocks.cached.clear();
+        blocks.spare.clear();
     }
 
     /// How many blocks were read from the disk so far.

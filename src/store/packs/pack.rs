@@ -178,7 +178,8 @@ impl Pack {
             let at = block.file_at + BLOCK_HEADER_BYTES as u64;
             let len = sys::read_full_at(&self.file, stored, at)?;
             let is_whole = len == stored.len();
-            io::Result::Ok(is_whole.then(|| decoded(stored, block.plain)).flatten())
+            let decoded = || decoded(stored, block.plain, self.cache.spare());
+            io::Result::Ok(is_whole.then(decoded).flatten())
         })?;
         let Some(records) = records.map(Arc::new) else { return Ok(Arc::default()) };
         self.cache.put(key, records.clone());

@@ -1,19 +1,19 @@
 //! Inode numbers that follow from states.
 //!
-//! A number is 52 bits of the state's hash. When two live states have the same bits, the second one
-//! gets the next number that is free.
+//! A number is the first 52 bits of the state's id, so numbers have the order of ids. When two live
+//! states have the same bits, the second one gets the next number that is free.
 
 use std::collections::HashMap;
 
 use crate::source::StateId;
 
-/// Numbers made from a state: this bit and 52 bits of the hash. Ids made from a counter are below.
+/// Numbers made from a state: this bit and 52 bits of its id. Ids made from a counter are below.
 const STATE_NUMBERS: u64 = 1 << 52;
 
 /// The number of a state, but for collisions.
 pub(crate) fn first_number(state: StateId) -> u64 {
     let StateId([a, b, c, d, e, f, g, h, ..]) = state;
-    u64::from_le_bytes([a, b, c, d, e, f, g, h]) & (STATE_NUMBERS - 1) | STATE_NUMBERS
+    u64::from_be_bytes([a, b, c, d, e, f, g, h]) >> 12 | STATE_NUMBERS
 }
 
 /// Where it goes on, should another state have that one.

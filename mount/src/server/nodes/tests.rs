@@ -150,3 +150,10 @@ fn numbers_fit_into_a_double() {
         assert!((1 << 52..1 << 53).contains(&next_number(number)));
     }
 }
+
+#[test]
+fn numbers_have_the_order_of_ids() {
+    for byte in 0..255 {
+        assert!(first_number(state(byte, 255)) < first_number(state(byte + 1, 0)));
+    }
+}
