@@ -10,7 +10,6 @@ use std::process::{Command, Stdio};
 
 use super::args::surroundings;
 use super::context::Context;
-use super::error::CliError;
 use super::sealing::Target;
 use crate::config::{FlagSettings, Settings};
 use crate::path_text::Shown;
@@ -38,11 +37,11 @@ pub(super) fn detach() {
 
 /// The pushes that failed and are still wanted. The notes of a remote that does not exist go when
 /// the settings do not name it any more.
-pub(super) fn failures() -> Result<Vec<PushFailure>, CliError> {
-    let surroundings = surroundings()?;
-    // An invalid file says nothing about what is wanted.
-    let Ok(settings) = Settings::load(&surroundings, &FlagSettings::default()) else {
-        return Ok(push_failures());
+pub(super) fn failures() -> Vec<PushFailure> {
+    // An invalid file says nothing about what is wanted, nor does a directory that is gone.
+    let load = |surroundings| Settings::load(&surroundings, &FlagSettings::default()).ok();
+    let Some(settings) = surroundings().ok().and_then(load) else {
+        return push_failures();
     };
     let mut failures = push_failures();
     failures.retain(|PushFailure { remote, session_id, .. }| {
@@ -54,7 +53,7 @@ pub(super) fn failures() -> Result<Vec<PushFailure>, CliError> {
         }
         is_wanted
     });
-    Ok(failures)
+    failures
 }
 
 /// Failed pushes as sentences, one for each remote, each with a command that may help.

@@ -182,6 +182,7 @@ impl<'a> Ranked<'a> {
         let (mut idle, mut staying) = (HashSet::new(), HashSet::new());
         let mut newest: HashSet<Group<'_>> = HashSet::new();
         let mut newest_of_use: HashSet<Group<'_>> = HashSet::new();
+        let mut newest_with_changes: HashSet<Group<'_>> = HashSet::new();
         let mut held: HashMap<Group<'_>, HashSet<ContentHash>> = HashMap::new();
         for facts in sorted.iter().rev() {
             let (id, group) = (facts.session_id.as_str(), facts.group());
@@ -190,8 +191,12 @@ impl<'a> Ranked<'a> {
                 SessionContent::Nothing => true,
                 SessionContent::State(root) => !held.entry(group).or_default().insert(root),
             };
-            // In this order: one session may be the newest in both ways.
-            let is_last = newest.insert(group) | (!is_idle && newest_of_use.insert(group));
+            let has_changes = facts.content == SessionContent::Changes;
+            // In this order: one session may be the newest in several ways. A snapshot by hand
+            // is of use, and does not expose the last session that can be undone.
+            let is_last = newest.insert(group)
+                | (!is_idle && newest_of_use.insert(group))
+                | (has_changes && newest_with_changes.insert(group));
             if is_last || facts.is_running || facts.is_pinned {
                 staying.insert(id);
             }

@@ -4,12 +4,14 @@
 //! still [stand](crate::snapshot::standing). So nothing can contradict them, whoever
 //! restored what by which command, and there is nothing to be lost.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
 
 use super::catalog::{Catalog, CatalogError};
 use super::here::{Place, sessions_here};
+use super::retention::SessionContent;
 use super::summary::SessionSummary;
 use crate::snapshot::{
     ManifestError, RestoreRecord, SessionDir, SessionOrigin, SnapshotKind, StepKind, standing,
@@ -24,6 +26,8 @@ pub struct History {
     restored: Vec<(SessionSummary, SessionDir)>,
     /// All sessions, also those that are not here.
     all: Vec<SessionSummary>,
+    /// Of the sessions here, those of one state, after which others were restored.
+    overtaken: HashSet<String>,
 }
 
 /// The last restore that nobody took back.
@@ -58,6 +62,30 @@ pub enum NoRedo {
         /// The snapshot that holds the state before.
         safety_snapshot: u64,
     },
+}
+
+/// The sessions of one state that are older than the last standing restore of another session.
+fn overtaken(
+    here: &[(SessionSummary, SessionDir)],
+    restored: &[(SessionSummary, SessionDir)],
+) -> Result<HashSet<String>, ManifestError> {
+    let mut last = Vec::new();
+    for (summary, session) in here.iter().chain(restored) {
+        if let Some(record) = standing(&session.metadata()?.restores).pop() {
+            last.push((record.at, &summary.session_id));
+        }
+    }
+    let mut overtaken = HashSet::new();
+    for (summary, session) in here {
+        let content = SessionContent::of(&session.metadata()?, summary.status);
+        let SessionContent::State(_) = content else { continue };
+        let Some(number) = session.manifest_numbers()?.pop() else { continue };
+        let taken = session.manifest(number)?.manifest.timestamp;
+        if last.iter().any(|(at, id)| **id != summary.session_id && *at > taken) {
+            overtaken.insert(summary.session_id.clone());
+        }
+    }
+    Ok(overtaken)
 }
 
 impl History {
@@ -96,13 +124,27 @@ impl History {
             let session = catalog.open(&summary.session_id)?;
             opened.push((summary, session));
         }
-        Ok(Self { here: opened, restored, all: listed.sessions })
+        let overtaken = overtaken(&opened, &restored)?;
+        Ok(Self { here: opened, restored, all: listed.sessions, overtaken })
     }
 
     /// The sessions that may be undone next, in this order: the newest one that may have changed
-    /// something and is not undone yet, and the ones before it.
+    /// something and is not undone yet, and the ones before it. A snapshot by hand changed nothing:
+    /// where another session was undone after it, its state is not meant, for it would bring that
+    /// one's changes back.
     pub fn to_undo(&self) -> impl Iterator<Item = &(SessionSummary, SessionDir)> {
-        self.here.iter().filter(|(summary, _)| summary.may_have_changed() && !summary.undone)
+        self.here.iter().filter(|(summary, _)| {
+            summary.may_have_changed()
+                && !summary.undone
+                && !self.overtaken.contains(&summary.session_id)
+        })
+    }
+
+    /// The newest session here, if it is a run that changed nothing recorded.
+    pub fn last_without_changes(&self) -> Option<&SessionSummary> {
+        let (newest, _) = self.here.first()?;
+        let is_it = newest.origin == SessionOrigin::Run && !newest.may_have_changed();
+        is_it.then_some(newest)
     }
 
     /// Whether an undo without a name means this session, once it is not undone (any more).

@@ -45,7 +45,8 @@ struct Place {
 }
 
 /// Estimates what a capture of `dir` with this filter would hold. Lists at most some thousand
-/// directories, usually some hundred, and looks at 512 names of each at most. An unreadable directory counts as nothing.
+/// directories, usually some hundred, and looks at 512 names of each at most. An unreadable
+/// directory counts as nothing.
 pub fn estimate(dir: &Dir, filter: &Filter) -> Estimate {
     let mut total = Estimate { is_exact: true, ..Estimate::default() };
     let top = Place {

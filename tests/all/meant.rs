@@ -251,3 +251,50 @@ fn paths_of_several_places_are_told_apart() {
     let planned = projects.nono("q1", &["undo", "--dry-run"]).success();
     assert!(planned.says("q1/new") && planned.says("q2/new"), "{}", planned.stdout);
 }
+
+#[test]
+fn after_a_snapshot_by_hand_a_second_undo_means_the_run_before() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    fixture.record("echo 2 > a").success();
+    fixture.record("echo 3 > a").success();
+    fixture.nono(&["snapshot", "-m", "checked"]).success();
+    let undo = || fixture.nono(&["undo", "--yes"]);
+    let a = || fs::read_to_string(fixture.project().join("a")).unwrap();
+    undo().success();
+    assert_eq!(a(), "2\n");
+    undo().success();
+    assert_eq!(a(), "1");
+    undo().fails(1, "nothing is left to undo here");
+    assert_eq!(a(), "1");
+    // The way forward is open, and after it the snapshot is what was there last.
+    fixture.nono(&["redo"]).success();
+    fixture.nono(&["redo"]).success();
+    assert_eq!(a(), "3\n");
+    fixture.write("a", "mine");
+    undo().success();
+    assert_eq!(a(), "3\n");
+}
+
+#[test]
+fn an_undo_says_that_the_last_run_changed_nothing_recorded() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    fixture.record("echo 2 > a").success();
+    let undo = fixture.nono(&["undo", "--dry-run"]).success();
+    assert!(!undo.says("changed nothing that is recorded"), "{}", undo.stderr);
+    fixture.record("ls").success();
+    let undo = fixture.nono(&["undo", "--yes"]).success();
+    assert!(undo.says("the last run here, `sh -c ls`, changed nothing"), "{}", undo.stderr);
+    assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "1");
+}
+
+#[test]
+fn an_undo_of_a_path_that_no_session_changed_says_so() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    fixture.write("b", "1");
+    fixture.record("echo 2 > a").success();
+    fixture.nono(&["undo", "--yes", "b"]).fails(1, "nothing of b is left to undo");
+    assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "2\n");
+}

@@ -348,3 +348,27 @@ fn a_cleanup_that_fails_does_not_say_what_it_did_not_do() {
     let failed = fixture.nono(&["rollback", "cleanup", "--yes"]).fails(1, "verify");
     assert_eq!(failed.stdout, "");
 }
+
+#[test]
+fn keep_counts_sessions_that_changed_something() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    for number in 2..=4 {
+        fixture.record(&format!("echo {number} > a")).success();
+    }
+    let newest = fixture.latest();
+    let sessions = || {
+        let listed = fixture.nono(&["list", "--all", "--json"]).success().json();
+        let ids = listed.as_array().expect("a list").iter();
+        ids.map(|it| it["session_id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    fixture.record("ls").success();
+    fixture.nono(&["cleanup", "--keep", "2", "--yes"]).success();
+    // What the commands without changes are worth is not counted.
+    assert_eq!(sessions().len(), 3);
+    fixture.nono(&["snapshot"]).success();
+    fixture.nono(&["cleanup", "--keep", "1", "--yes"]).success();
+    assert!(sessions().contains(&newest), "{:?}", sessions());
+    fixture.nono(&["undo", "--yes"]).success();
+    assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "3\n");
+}

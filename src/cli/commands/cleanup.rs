@@ -3,7 +3,7 @@
 //! Without a selection, what the limits of the settings let go.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -20,8 +20,9 @@ use crate::cli::retention;
 use crate::cli::shell_word::command_line;
 use crate::config::{FlagSettings, Settings};
 use crate::gc::{CleanupError, CleanupOptions, CleanupPlan, CleanupReport, Unreadable};
+use crate::object::ContentHash;
 use crate::path_text::Shown;
-use crate::session::{Catalog, Expired, Purpose, SessionStatus, project_of};
+use crate::session::{Catalog, Expired, Purpose, SessionContent, SessionStatus, project_of};
 use crate::snapshot::{Recency, SessionDir, SessionMetadata, SessionOrigin};
 
 /// Arguments of `nono rollback cleanup`.
@@ -30,8 +31,8 @@ pub(in crate::cli) struct CleanupArgs {
     /// Sessions to remove: ids, prefixes that only one has, or `latest`, the newest one here
     #[arg(value_name = "ID")]
     ids: Vec<String>,
-    /// Keep the newest N sessions of each project, remove the others, whichever directory this is;
-    /// histories of containers stay
+    /// Keep the newest N sessions of each project, remove the others, whichever directory this is.
+    /// One that changed nothing takes no place; histories of containers stay
     #[arg(long, value_name = "N")]
     keep: Option<usize>,
     /// Remove sessions of all projects that began more than so many days ago; histories of
@@ -238,16 +239,40 @@ fn choose(
         .older_than
         .map(|days| Timestamp::now() - SignedDuration::from_hours(i64::from(days) * 24));
     let keep = args.keep.unwrap_or(0);
-    let mut newer: HashMap<(bool, String), usize> = HashMap::new();
+    let mut kept: HashMap<(bool, String), Kept> = HashMap::new();
     let chosen = dated.into_iter().filter(|(metadata, status, _)| {
         let group = (metadata.received, project_of(&metadata.tracked_paths));
-        let newer = newer.entry(group).or_default();
-        *newer += 1;
-        *newer > keep
+        let stays = kept.entry(group).or_default().stays(keep, metadata, *status);
+        !stays
             && oldest.is_none_or(|oldest| metadata.started < oldest)
             && *status != SessionStatus::Running
     });
     Ok((chosen.map(|(_, _, session)| session).collect(), has_unknown))
+}
+
+/// The sessions of one project that `--keep` has kept, newest first.
+#[derive(Debug, Default)]
+struct Kept {
+    count: usize,
+    states: HashSet<ContentHash>,
+    has_changes: bool,
+}
+
+impl Kept {
+    /// Whether the next session is one of those that stay. As under the limits, one that is of no
+    /// use takes no place, and the newest with changes stays.
+    fn stays(&mut self, keep: usize, metadata: &SessionMetadata, status: SessionStatus) -> bool {
+        let content = SessionContent::of(metadata, status);
+        let is_last = keep > 0 && content == SessionContent::Changes && !self.has_changes;
+        self.has_changes |= content == SessionContent::Changes;
+        let stays = self.count < keep || is_last;
+        self.count += usize::from(match content {
+            SessionContent::Changes => true,
+            SessionContent::State(root) => self.states.insert(root),
+            SessionContent::Nothing => false,
+        });
+        stays
+    }
 }
 
 /// Pinned sessions stay unless they are named.

@@ -73,8 +73,8 @@ pub(in crate::cli) fn run(args: &ListArgs, store: &StoreArgs, context: &Context)
     let mut sessions = Vec::new();
     let mut is_complete = true;
     let catalog = store.catalog()?;
-    let place = sys::plain_absolute(catalog.root(), &sys::current_or_former_dir()?);
-    if store.root.is_some() && sys::kind_of(&place)?.is_none() {
+    // Where that cannot be told, the list is empty all the same.
+    if store.root.is_some() && matches!(sys::kind_of(catalog.root()), Ok(None)) {
         let root = Shown::path(catalog.root());
         context.warn(format_args!("there is no store at {root}"));
     }

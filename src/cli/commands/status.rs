@@ -141,7 +141,7 @@ pub(in crate::cli) fn run(args: &StatusArgs, store: &StoreArgs, context: &Contex
         },
         mishaps: super::agent::mishaps(store)?,
         #[cfg(feature = "archive")]
-        failed_pushes: failed_pushes(&catalog, &listed.sessions, &place)?,
+        failed_pushes: failed_pushes(&catalog, &listed.sessions, &place),
         unreadable: listed.unreadable.iter().map(|session| session.id()).collect(),
         directory: place.directory,
     };
@@ -159,15 +159,15 @@ fn failed_pushes(
     catalog: &Catalog,
     sessions: &[SessionSummary],
     place: &Place,
-) -> Result<Vec<crate::remote::PushFailure>, CliError> {
-    let mut failures = crate::cli::after_run::failures()?;
+) -> Vec<crate::remote::PushFailure> {
+    let mut failures = crate::cli::after_run::failures();
     failures.retain(|failure| {
         let is_it = |session: &&SessionSummary| session.session_id == failure.session_id;
         let session = sessions.iter().find(is_it);
         catalog.roots().contains(&failure.root)
             && session.is_some_and(|session| session.concerns(&place.directory))
     });
-    Ok(failures)
+    failures
 }
 
 /// Those that can be read; damage of the others is told.

@@ -26,6 +26,7 @@ use crate::cli::restoring::{
 use crate::cli::shell_word::shell_word;
 use crate::diff::Change;
 use crate::layout::LATEST;
+use crate::path_text::Shown;
 use crate::restore::RestoreReport;
 use crate::session::{Catalog, CatalogError, History, Place, Purpose, SessionSummary, SnapshotId};
 use crate::snapshot::{SessionDir, SessionOrigin, SnapshotKind};
@@ -202,6 +203,15 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
                 }
             }
             Ok((work, plan)) => {
+                if let Some(last) = history.last_without_changes()
+                    && !args.json
+                {
+                    context.say(format_args!(
+                        "the last run here, {}, changed nothing that is recorded; an earlier \
+                         session is meant",
+                        command(last)
+                    ));
+                }
                 return undo(args, (summary, session, is_next), work, plan, context);
             }
             Err(error) if error.is_about_selection() => {
@@ -210,7 +220,7 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
             Err(error) => return Err(error),
         }
     }
-    let Some(error) = unknown else { return Err(nothing_left(&history)) };
+    let Some(error) = unknown else { return Err(nothing_left(&history, args)) };
     match args.session_by_name(&catalog)? {
         Some(session) => undo_named(args, &session, &catalog, context),
         None => Err(args.elsewhere(error, &catalog)),
@@ -379,7 +389,15 @@ fn introduce(summary: &SessionSummary, work: &Restoring<'_>, context: &Context) 
     }
 }
 
-fn nothing_left(history: &History) -> CliError {
+fn nothing_left(history: &History, args: &UndoArgs) -> CliError {
+    if let Some(path) = args.part.paths.first() {
+        let log = shell_word(path).map(|path| format!("nono log {path}"));
+        let error = CliError::failed(format!(
+            "nothing of {} is left to undo: no session here changed it, or what did is undone",
+            Shown::path(path)
+        ));
+        return error.with_hint(log.unwrap_or_else(|| "nono list".to_owned()));
+    }
     let error = CliError::failed("nothing is left to undo here");
     match history.redo() {
         Ok(Ok(_)) => error.with_hint("take the last undo back: nono redo"),

@@ -284,3 +284,12 @@ fn sessions_of_the_last_day_that_a_limit_would_let_go_are_counted() {
     assert_eq!(policy(None, Some(4), None).young(&sessions, now()), 0);
     assert_eq!(beyond(1, &sessions), Vec::<String>::new());
 }
+
+#[test]
+fn a_snapshot_by_hand_does_not_expose_the_newest_session_with_changes() {
+    let sessions = [session("run", "p", 50), session("last", "p", 40), state("s", 30, "one")];
+    assert_eq!(beyond(1, &sessions), ["run"]);
+    let much = usage(100, &[("run", 1), ("last", 90), ("s", 1)]);
+    let gone = expired(policy(None, None, Some(0)), &sessions, Some(&much));
+    assert_eq!(ids(gone), ["run"]);
+}
