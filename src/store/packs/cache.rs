@@ -125,3 +125,23 @@ impl BlockCache {
         self.0.lock().loaded
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_that_leaves_lends_its_memory_and_one_in_use_does_not() {
+        let cache = BlockCache::default();
+        cache.set_room(1);
+        let block = |byte| Arc::new(vec![byte; 100]);
+        cache.put((0, 0), block(0));
+        let in_use = cache.get((0, 0)).unwrap();
+        cache.put((0, 1), block(1));
+        assert_eq!(cache.spare().capacity(), 0);
+        cache.put((0, 2), block(2));
+        assert!(cache.spare().capacity() >= 100);
+        assert_eq!(cache.spare().capacity(), 0);
+        assert_eq!(*in_use, [0; 100]);
+    }
+}
