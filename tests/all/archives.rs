@@ -385,6 +385,10 @@ fn what_is_not_an_archive_of_nono_is_refused_and_writes_nothing() {
     attempt(&[&tar[..], &member("files/x", b'L', 1, b"x")].concat(), "of a kind");
     // Without its last member, which is a file.
     attempt(&tar[..tar.len() - 2 * BLOCK_BYTES], "");
+    // Behind the contents of its last member, where zeros fill a block.
+    let mut filled = tar.clone();
+    *filled.last_mut().unwrap() ^= 1;
+    attempt(&filled, "belong to no member");
     // The untouched archive, packed again, is a good one.
     pack(&tar, "", &bad);
     desk.import("good-store", &["bad"]).success();

@@ -240,11 +240,17 @@ impl<R: Read> Members<R> {
     }
 
     fn skip(&mut self) -> Result<(), ArchiveError> {
-        // A declared length may be the longest that there is.
-        self.left = self.left.saturating_add(std::mem::take(&mut self.padding));
         let mut buffer = [0; 16 * 1024];
         while self.left > 0 {
             self.read_some(&mut buffer)?;
+        }
+        // Zeros, or two archives would mean the same.
+        self.left = std::mem::take(&mut self.padding);
+        while self.left > 0 {
+            let read = self.read_some(&mut buffer)?;
+            if buffer[..read].iter().any(|byte| *byte != 0) {
+                return Err(ArchiveError::corrupt("bytes that belong to no member"));
+            }
         }
         Ok(())
     }
