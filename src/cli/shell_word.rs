@@ -17,11 +17,27 @@ pub(super) fn shell_word(path: &Path) -> Option<String> {
     Some(format!("'{}'", text.replace('\'', r"'\''")))
 }
 
-/// A command as a person types it, of words as manifests have them. What no terminal can be shown
-/// stays without quotes.
+/// A command as a person types it, in one line, of words as manifests have them. Line breaks, and
+/// what no terminal can be shown, are as `$'…'` has them.
 pub(super) fn command_line(words: &[String]) -> String {
-    let word = |word: &String| shell_word(Path::new(word)).unwrap_or_else(|| word.clone());
+    let word = |word: &String| shell_word(Path::new(word)).unwrap_or_else(|| escaped(word));
     words.iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
+fn escaped(word: &str) -> String {
+    let mut escaped = String::from("$'");
+    for c in word.chars() {
+        match c {
+            '\n' => escaped.push_str(r"\n"),
+            '\t' => escaped.push_str(r"\t"),
+            '\r' => escaped.push_str(r"\r"),
+            '\\' | '\'' => escaped.extend(['\\', c]),
+            c if moves_text(c) => escaped.push_str(&format!(r"\u{:04x}", u32::from(c))),
+            c => escaped.push(c),
+        }
+    }
+    escaped.push('\'');
+    escaped
 }
 
 #[cfg(test)]
@@ -39,7 +55,10 @@ mod tests {
         for hidden in [&b"/a\nb"[..], b"/a\x1b[2J", b"/\xff", "/a\u{202e}b".as_bytes()] {
             assert_eq!(word(hidden), None);
         }
-        let words = ["sh", "-c", "ls; id", "\n"].map(str::to_owned);
-        assert_eq!(command_line(&words), "sh -c 'ls; id' \n");
+        let words = ["sh", "-c", "ls; id"].map(str::to_owned);
+        assert_eq!(command_line(&words), "sh -c 'ls; id'");
+        let words = ["sh", "-c", "echo 'a\\b'\nid\u{1b}[2J\u{202e}"].map(str::to_owned);
+        let line = r"sh -c $'echo \'a\\b\'\nid\u001b[2J\u202e'";
+        assert_eq!(command_line(&words), line);
     }
 }

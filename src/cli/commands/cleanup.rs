@@ -16,6 +16,7 @@ use crate::cli::context::{Context, DIM, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
+use crate::cli::render::columns::{MOST_COMMAND_CELLS, cut};
 use crate::cli::retention;
 use crate::cli::shell_word::command_line;
 use crate::config::{FlagSettings, Settings};
@@ -381,7 +382,10 @@ fn described(session: &SessionDir) -> Option<(String, String)> {
     };
     let command = match metadata.command.is_empty() {
         true => String::new(),
-        false => format!(": {}", Shown::bytes(command_line(&metadata.command).as_bytes())),
+        false => {
+            let command = Shown::bytes(command_line(&metadata.command).as_bytes()).to_string();
+            format!(": {}", cut(&command, MOST_COMMAND_CELLS))
+        }
     };
     Some((session.id(), format!("{project}{command}")))
 }

@@ -16,6 +16,7 @@ use crate::cli::args::{StoreArgs, real_home};
 use crate::cli::context::{BOLD, Context, DIM, RED, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
+use crate::cli::render::columns::MOST_COMMAND_CELLS;
 use crate::cli::render::{Palette, byte_size, columns, project_name, relative_time, summary_line};
 use crate::cli::shell_word::command_line;
 use crate::gc::{CleanupOptions, SessionHoldings};
@@ -29,7 +30,7 @@ const SHOWN_SESSIONS: usize = 20;
 /// So many of the last labels of a session.
 const SHOWN_LABELS: usize = 3;
 /// A command takes at least and at most so many cells.
-const COMMAND_CELLS: (usize, usize) = (12, 60);
+const COMMAND_CELLS: (usize, usize) = (12, MOST_COMMAND_CELLS);
 
 /// Arguments of `nono rollback list`.
 #[derive(Debug, Args)]
@@ -312,5 +313,5 @@ pub(in crate::cli) fn command(session: &SessionSummary) -> String {
     } else {
         Shown::bytes(command.as_bytes()).to_string()
     };
-    columns::cut(&shown, COMMAND_CELLS.1)
+    columns::cut(&shown, MOST_COMMAND_CELLS)
 }

@@ -359,6 +359,15 @@ pub(super) fn mounted() -> Result<Vec<Status>, CliError> {
     Ok(nono_mount::mounts().map_err(explain)?.iter().map(look).collect())
 }
 
+/// The mounts of these stores.
+pub(super) fn mounted_from(roots: &[PathBuf]) -> Result<Vec<Status>, CliError> {
+    let roots: Vec<String> =
+        roots.iter().map(|root| Shown::path(&absolute(root)).to_string()).collect();
+    let mut mounted = nono_mount::mounts().map_err(explain)?;
+    mounted.retain(|mount| roots.contains(&Shows::from_fs_name(&mount.fs_name).root));
+    Ok(mounted.iter().map(look).collect())
+}
+
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let directory = Shown::path(&self.directory);

@@ -132,7 +132,7 @@ pub(in crate::cli) fn run(args: &StatusArgs, store: &StoreArgs, context: &Contex
             })
             .collect(),
         #[cfg(feature = "mount")]
-        mounts: super::mount::mounted()?,
+        mounts: super::mount::mounted_from(catalog.roots())?,
         interrupted: Interrupted {
             restores: interrupted(&catalog)?.iter().map(|session| session.id()).collect(),
             runs: here.iter().filter(is_interrupted).map(|s| s.session_id.clone()).collect(),

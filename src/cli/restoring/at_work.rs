@@ -6,6 +6,7 @@ use super::answers;
 use crate::cli::args::named_project;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
+use crate::cli::render::columns::{MOST_COMMAND_CELLS, cut};
 use crate::cli::shell_word::command_line;
 use crate::path_text::Shown;
 use crate::restore::Selection;
@@ -49,9 +50,10 @@ pub(super) fn is_allowed(
     Ok(false)
 }
 
-/// The command of a session as a person typed it, in one line.
+/// The command of a session as a person typed it, in one line, and cut as in lists.
 pub(in crate::cli) fn command(session: &SessionSummary) -> String {
-    format!("`{}`", Shown::bytes(command_line(&session.command).as_bytes()))
+    let command = Shown::bytes(command_line(&session.command).as_bytes()).to_string();
+    format!("`{}`", cut(&command, MOST_COMMAND_CELLS))
 }
 
 /// The paths that the restore may touch, as paths that contain all of them.
