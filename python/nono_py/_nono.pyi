@@ -710,6 +710,7 @@ class SnapshotManager:
         progress: _Tell = None,
         dry_run: bool = False,
         safety_snapshot: bool = True,
+        with_privileges: bool = False,
     ) -> RestoreReport:
         """Brings a snapshot back, or a part of it, and reports what was done and what was not: look at
         the report, which is true when all that was asked for is done. The state before is kept as a
@@ -725,6 +726,10 @@ class SnapshotManager:
         ``to`` is a directory that gets a copy, instead of the tracked paths; it is made if it is
         missing. What exists there stays and is in ``skipped``, unless ``on_conflict`` is
         ``"overwrite"``. A copy of a part is made by ``paths`` and ``exclude``.
+
+        The writer of an archive chooses the modes and attributes of its files. So the files of a
+        snapshot that an archive or a remote brought get setuid, setgid and file capabilities only
+        with ``with_privileges``; otherwise these files are in ``skipped``.
         """
 
     def plan_restore(
@@ -735,6 +740,7 @@ class SnapshotManager:
         only: Optional[Sequence[Literal["created", "modified", "deleted"]]] = None,
         on_conflict: _OnConflict = "refuse",
         progress: _Tell = None,
+        with_privileges: bool = False,
     ) -> RestoreReport:
         """What :meth:`restore` would do. Writes nothing. With conflicts that are refused, the changes are
         those that would be made without them.

@@ -227,9 +227,13 @@ impl SnapshotManager {
     /// ``to`` is a directory that gets a copy, instead of the tracked paths; it is made if it is
     /// missing. Existing paths stay and are in ``skipped``, unless ``on_conflict`` is
     /// ``"overwrite"``. A copy of a part is made by ``paths`` and ``exclude``.
+    ///
+    /// The writer of an archive chooses the modes and attributes of its files. So the files of a
+    /// snapshot that an archive or a remote brought get setuid, setgid and file capabilities only
+    /// with ``with_privileges``; otherwise these files are in ``skipped``.
     #[pyo3(
-        signature = (snapshot, paths = None, exclude = None, only = None, on_conflict = "refuse".to_owned(), to = None, progress = None, dry_run = false, safety_snapshot = true),
-        text_signature = "($self, snapshot, paths=None, exclude=None, only=None, on_conflict='refuse', to=None, progress=None, dry_run=False, safety_snapshot=True)"
+        signature = (snapshot, paths = None, exclude = None, only = None, on_conflict = "refuse".to_owned(), to = None, progress = None, dry_run = false, safety_snapshot = true, with_privileges = false),
+        text_signature = "($self, snapshot, paths=None, exclude=None, only=None, on_conflict='refuse', to=None, progress=None, dry_run=False, safety_snapshot=True, with_privileges=False)"
     )]
     #[allow(clippy::too_many_arguments, reason = "each is a keyword")]
     fn restore(
@@ -244,9 +248,11 @@ impl SnapshotManager {
         progress: Option<Py<PyAny>>,
         dry_run: bool,
         safety_snapshot: bool,
+        with_privileges: bool,
     ) -> PyResult<RestoreReport> {
         let has_only = only.is_some();
-        let options = Asked { paths, exclude, only, on_conflict, safety_snapshot }.options()?;
+        let asked = Asked { paths, exclude, only, on_conflict, safety_snapshot, with_privileges };
+        let options = asked.options()?;
         let number = snapshot.0;
         let Some(to) = to else {
             if dry_run {
@@ -265,7 +271,7 @@ impl SnapshotManager {
         let copied = self.call_telling(py, "restore", progress, |engine| {
             let to = std::path::absolute(&to.0).unwrap_or(to.0);
             let selection = options.selection.clone();
-            let copy = CopyOptions { selection, overwrite, ..CopyOptions::default() };
+            let copy = CopyOptions { selection, overwrite, with_privileges };
             Ok(engine.copy_out(number, &to, &copy)?)
         })?;
         Ok(RestoreReport::of_copy(copied, &options))
@@ -274,8 +280,8 @@ impl SnapshotManager {
     /// The effect that :meth:`restore` would have. Writes nothing. With refused conflicts, the
     /// changes are those that would be made without them.
     #[pyo3(
-        signature = (snapshot, paths = None, exclude = None, only = None, on_conflict = "refuse".to_owned(), progress = None),
-        text_signature = "($self, snapshot, paths=None, exclude=None, only=None, on_conflict='refuse', progress=None)"
+        signature = (snapshot, paths = None, exclude = None, only = None, on_conflict = "refuse".to_owned(), progress = None, with_privileges = false),
+        text_signature = "($self, snapshot, paths=None, exclude=None, only=None, on_conflict='refuse', progress=None, with_privileges=False)"
     )]
     #[allow(clippy::too_many_arguments, reason = "each is a keyword")]
     fn plan_restore(
@@ -287,8 +293,10 @@ impl SnapshotManager {
         only: Option<Vec<String>>,
         on_conflict: String,
         progress: Option<Py<PyAny>>,
+        with_privileges: bool,
     ) -> PyResult<RestoreReport> {
-        let asked = Asked { paths, exclude, only, on_conflict, safety_snapshot: true };
+        let safety_snapshot = true;
+        let asked = Asked { paths, exclude, only, on_conflict, safety_snapshot, with_privileges };
         self.plan(py, "plan_restore", snapshot.0, &asked.options()?, progress)
     }
 

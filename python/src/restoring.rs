@@ -20,6 +20,7 @@ pub(crate) struct Asked {
     pub(crate) only: Option<Vec<String>>,
     pub(crate) on_conflict: String,
     pub(crate) safety_snapshot: bool,
+    pub(crate) with_privileges: bool,
 }
 
 impl Asked {
@@ -62,7 +63,14 @@ impl Asked {
         };
         let keep_before =
             if self.safety_snapshot { KeepBefore::Snapshot } else { KeepBefore::Nothing };
-        Ok(RestoreOptions { on_conflict, selection, keep_before, ..RestoreOptions::default() })
+        let with_privileges = self.with_privileges;
+        Ok(RestoreOptions {
+            on_conflict,
+            selection,
+            keep_before,
+            with_privileges,
+            ..RestoreOptions::default()
+        })
     }
 }
 

@@ -9,7 +9,7 @@ import pytest
 
 import nono_py
 from conftest import Nono
-from nono_py import SnapshotManager, new_session_dir
+from nono_py import RestoreReport, SnapshotManager, new_session_dir
 
 
 @pytest.fixture(params=["in the store", "objects of its own"])
@@ -50,6 +50,43 @@ def test_the_program_lists_restores_and_verifies_what_is_made_here(
     assert (work / "one.txt").read_text() == "one"
     assert made_here.snapshot_count() == 3, "the safety snapshot of the program"
     assert made_here.compute_restore_diff(0) == []
+
+
+def test_files_of_an_archive_get_privileges_only_where_somebody_asks(
+    nono: Nono, work: Path, tmp_path: Path
+) -> None:
+    def mode(path: Path) -> int:
+        return path.stat().st_mode & 0o7777
+
+    tool = work / "one.txt"
+    tool.chmod(0o4751)
+    here = SnapshotManager(new_session_dir(nono.root), [work])
+    here.create_baseline()
+    archive = tmp_path / "state.tar.zst"
+    nono.run("archive", "create", here.session_id, "-o", archive)
+    there = Nono(nono.program, tmp_path / "there")
+    there.run("archive", "import", archive)
+    received = SnapshotManager.open(there.root / here.session_id)
+
+    less, all_of_it, own = (tmp_path / name for name in ("less", "all", "own"))
+    report = received.restore(0, to=less)
+    assert not report and list(report.skipped) == [str(less / "one.txt")]
+    assert mode(less / "one.txt") == 0o751
+    assert received.restore(0, to=all_of_it, with_privileges=True)
+    assert mode(all_of_it / "one.txt") == 0o4751
+    # A session that was recorded here gives what it has.
+    assert here.restore(0, to=own) and mode(own / "one.txt") == 0o4751
+
+    # In place, and the plan says the same.
+    tool.write_text("changed")
+    tool.chmod(0o644)
+    assert list(received.plan_restore(0).skipped) == [str(tool)]
+    assert received.plan_restore(0, with_privileges=True).skipped == {}
+    report = received.restore(0, on_conflict="overwrite")
+    assert not report and list(report.skipped) == [str(tool)]
+    assert (tool.read_text(), mode(tool)) == ("one", 0o751)
+    assert received.restore(0, on_conflict="overwrite", with_privileges=True)
+    assert mode(tool) == 0o4751
 
 
 def test_the_program_mounts_what_is_made_here(
