@@ -130,7 +130,7 @@ pub fn remove_snapshots(
         metadata.changes = count_between(session, after);
     }
     // For a repair that has to make the session's manifest again.
-    session.mark_removed(&removed)?;
+    session.mark_removed(&removed, true)?;
     session.save_metadata(&metadata)?;
     Ok(removed)
 }

@@ -172,17 +172,22 @@ impl SessionDir {
         }
     }
 
-    /// Notes beside the manifests of snapshots that they are about to be removed, durably. Only a
-    /// repair reads that, when it makes the session's manifest again.
+    /// Notes beside the manifests of snapshots that they are about to be removed. Only a repair reads
+    /// that, when it makes the session's manifest again. With `durable` the notes are on the disk
+    /// when this returns.
     ///
     /// # Errors
     /// When the directory cannot be written.
-    pub(crate) fn mark_removed(&self, removed: &[RemovedSnapshot]) -> Result<(), ManifestError> {
+    pub(crate) fn mark_removed(
+        &self,
+        removed: &[RemovedSnapshot],
+        durable: bool,
+    ) -> Result<(), ManifestError> {
         let snapshots = self.dir()?.open_dir(layout::SNAPSHOTS.as_bytes())?;
         for removed in removed {
             let dir = snapshots.open_dir(removed.number.to_string().as_bytes())?;
             let bytes = encode(&dir, removed)?;
-            dir.replace_file(layout::REMOVED_NOTE.as_bytes(), &bytes, 0o600, true)?;
+            dir.replace_file(layout::REMOVED_NOTE.as_bytes(), &bytes, 0o600, durable)?;
         }
         Ok(())
     }
@@ -229,16 +234,25 @@ impl SessionDir {
         Ok(dir.sync()?)
     }
 
-    /// Publishes a snapshot whose manifest came from elsewhere, byte for byte.
+    /// Publishes a snapshot whose manifest came from elsewhere, byte for byte. Without `durable` the
+    /// caller flushes it before anybody sees the session.
     ///
     /// # Errors
     /// As [`publish`](Self::publish).
     #[cfg(feature = "archive")]
-    pub(crate) fn publish_bytes(&self, number: u64, bytes: &[u8]) -> Result<(), ManifestError> {
+    pub(crate) fn publish_bytes(
+        &self,
+        number: u64,
+        bytes: &[u8],
+        durable: bool,
+    ) -> Result<(), ManifestError> {
         let snapshots = self.dir()?.open_dir(layout::SNAPSHOTS.as_bytes())?;
         let dir = make_snapshot_dir(&snapshots, number)?;
-        dir.replace_file(layout::MANIFEST.as_bytes(), bytes, 0o600, true)?;
-        Ok(snapshots.sync()?)
+        dir.replace_file(layout::MANIFEST.as_bytes(), bytes, 0o600, durable)?;
+        if durable {
+            snapshots.sync()?;
+        }
+        Ok(())
     }
 
     /// Removes the note that a snapshot was removed, if there is one.

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags};
 
-use crate::fixture::{Fixture, noise};
+use crate::fixture::{Fixture, finished, noise};
 use crate::scene::{Scene, as_strs, contents};
 
 /// An operation of the log.
@@ -362,6 +362,47 @@ fn after_a_power_failure_while_chunks_are_removed_the_other_version_is_whole() {
     scene.go_through("cleanup of chunks", &cleanup, Flushes::All, &RESUME, 3).unwrap();
 }
 
+/// A session of so many snapshots, which an archive has and the store not.
+fn session_in_an_archive(snapshots: usize) -> (Scene, String) {
+    let scene = Scene::new();
+    scene.fixture.nono(&["snapshot"]).success();
+    let session = scene.fixture.latest();
+    for _ in 1..snapshots {
+        scene.fixture.nono(&["snapshot", "--session", &session]).success();
+    }
+    let archive = scene.fixture.path("archive").to_str().unwrap().to_owned();
+    scene.fixture.nono(&["archive", "create", &session, "-o", &archive]).success();
+    scene.fixture.nono(&["rollback", "cleanup", "--yes", &session]).success();
+    scene.keep();
+    (scene, archive)
+}
+
+#[test]
+fn after_a_power_failure_in_an_import_of_an_archive_its_session_is_whole_or_not_there() {
+    let (scene, archive) = session_in_an_archive(4);
+    let import = ["archive", "import", &archive];
+    scene.go_through("import of an archive", &import, Flushes::All, &RESUME, 4).unwrap();
+}
+
+#[test]
+fn an_import_flushes_as_often_for_many_snapshots_as_for_one() {
+    let flushes = |snapshots| {
+        let (scene, archive) = session_in_an_archive(snapshots);
+        let log = scene.fixture.path("operations");
+        fs::create_dir(&log).unwrap();
+        let mut command = scene.fixture.command(&["archive", "import", &archive]);
+        command.env("NONO_OPERATION_LOG", &log);
+        finished(command.output().unwrap()).success();
+        let text = fs::read_to_string(log.join("log")).unwrap();
+        let words = text.lines().map(|line| line.split('\t').next().unwrap());
+        let count = |word: &str| words.clone().filter(|it| *it == word).count();
+        // Each snapshot has a directory, so they were made.
+        assert!(count("mkdir") >= snapshots, "{text}");
+        ["sync-all", "sync-file", "sync-dir"].map(count)
+    };
+    assert_eq!(flushes(12), flushes(1));
+}
+
 /// The test of the tests: a program that did not flush would be found out.
 #[test]
 fn a_flush_that_is_left_out_is_found_out() {
@@ -380,4 +421,8 @@ fn a_flush_that_is_left_out_is_found_out() {
     let cleanup = ["rollback", "cleanup", "--compact", "--yes", &other];
     let trouble = scene.go_through("mutant", &cleanup, Flushes::Without("sync-all"), &RESUME, 8);
     trouble.expect_err("packs went before the new ones were flushed, and nobody noticed");
+    let (scene, archive) = session_in_an_archive(4);
+    let import = ["archive", "import", &archive];
+    let trouble = scene.go_through("mutant", &import, Flushes::Without("sync-all"), &RESUME, 4);
+    trouble.expect_err("a session appeared before its manifests were flushed, and nobody noticed");
 }

@@ -55,7 +55,7 @@ impl Receiver<'_> {
         for number in &self.lost {
             if let Some(bytes) = self.manifests.get(*number)? {
                 set_manifest_aside(&session, *number)?;
-                session.publish_bytes(*number, &bytes)?;
+                session.publish_bytes(*number, &bytes, true)?;
             }
         }
         Ok(())
@@ -95,7 +95,8 @@ impl Receiver<'_> {
         Ok(is_only_one.then(ChangeSummary::default))
     }
 
-    /// Makes the session under a hidden name, and gives it its own when it is complete.
+    /// Makes the session under a hidden name, and gives it its own when it is complete. Its manifests
+    /// may be many, so one flush makes all of them durable.
     fn make(&self, last: u64, changes: Option<ChangeSummary>) -> Result<(), ArchiveError> {
         let parent = Dir::open(&self.root)?;
         let hidden = layout::new_name()?;
@@ -111,6 +112,7 @@ impl Receiver<'_> {
             metadata.received_snapshots.clear();
             self.list(&session, &mut metadata, removed)?;
             session.save_metadata(&metadata)?;
+            own.sync_file_system()?;
             parent.rename_new(hidden.as_bytes(), &parent, self.session.as_bytes())?;
             Ok(parent.sync()?)
         })();
@@ -175,6 +177,12 @@ impl Receiver<'_> {
         Ok(session.save_metadata(&metadata)?)
     }
 
+    /// Whether others see the session while it is written. Then each of its manifests is durable
+    /// before the next one, so that a crash leaves a chain.
+    fn is_visible(&self) -> bool {
+        !self.here.is_empty()
+    }
+
     /// Gives a session manifests that came.
     fn publish(
         &self,
@@ -183,11 +191,11 @@ impl Receiver<'_> {
     ) -> Result<(), ArchiveError> {
         for number in self.manifests.numbers(range) {
             // There may be many. Of a session that is there, half of them would be no chain.
-            if self.here.is_empty() && self.progress.is_cancelled() {
+            if !self.is_visible() && self.progress.is_cancelled() {
                 return Err(ArchiveError::Cancelled);
             }
             let bytes = self.manifests.get(number)?.unwrap_or_default();
-            session.publish_bytes(number, &bytes)?;
+            session.publish_bytes(number, &bytes, self.is_visible())?;
         }
         Ok(())
     }
@@ -233,7 +241,7 @@ impl Receiver<'_> {
             before = Some(loaded);
         }
         metadata.removed = removed_now;
-        session.mark_removed(&metadata.removed)?;
+        session.mark_removed(&metadata.removed, self.is_visible())?;
         metadata.snapshot_count = metadata.manifest_hashes.len() as u64;
         metadata.steps.retain(|step| step.number < metadata.snapshot_count);
         Ok(())
