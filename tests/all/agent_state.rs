@@ -241,6 +241,8 @@ fn several_agents_get_a_session_each_and_a_name_chooses_one() {
     assert_eq!(names(&snapshot(&fixture, &["gemini"])), ["gemini"]);
     fixture.nono(&["snapshot", "--agent", "claude-code"]).fails(1, "no state of claude-code");
     fixture.nono(&["snapshot", "--agent", "cloude"]).fails(2, "cloude");
+    // Credentials are left out whatever is asked for.
+    fixture.nono(&["snapshot", "--agent", "--rollback-all"]).fails(2, "cannot be used with");
 }
 
 #[test]

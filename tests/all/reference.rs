@@ -119,6 +119,43 @@ fn documents_name_commands_and_options_that_are_there() {
 }
 
 #[test]
+fn the_reference_names_each_option_of_a_command_for_archives_beside_the_command() {
+    let fixture = Fixture::new();
+    let mut commands = Commands::new();
+    collect(&fixture, &[], &mut commands);
+    let everywhere = &commands[&vec!["remote".to_owned()]];
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference.md");
+    let text = fs::read_to_string(path).unwrap();
+    let mut checked = 0;
+    let mut missing = Vec::new();
+    for (words, own) in &commands {
+        let family = words.first().map(String::as_str).unwrap_or_default();
+        let is_group = words.len() == 1 && ["remote", "archive"].contains(&family);
+        if is_group || !["push", "pull", "remote", "archive", "import"].contains(&family) {
+            continue;
+        }
+        let names = |row: &&str| {
+            let mut parts = row.split(|c: char| !c.is_ascii_alphanumeric());
+            row.starts_with(&format!("| `nono {family}"))
+                && parts.any(|part| part == words.last().unwrap())
+        };
+        let rows: Vec<_> = text.lines().filter(names).collect();
+        assert!(!rows.is_empty(), "no row for {words:?}");
+        let (rows, json) = (rows.join("\n"), "--json".to_owned());
+        for option in own.difference(everywhere).filter(|option| **option != json) {
+            checked += 1;
+            let short = SHORT.iter().find(|(long, _)| long == option).map(|(_, short)| *short);
+            let is_short = short.is_some_and(|short| rows.contains(&format!(" {short} ")));
+            if !options(&rows).contains(option) && !is_short {
+                missing.push(format!("nono {}: {option}", words.join(" ")));
+            }
+        }
+    }
+    assert!(checked > 25, "{checked}");
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
+#[test]
 fn the_reference_knows_every_command_and_every_option() {
     let fixture = Fixture::new();
     let mut commands = Commands::new();

@@ -15,7 +15,7 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
-use crate::cli::sealing::{SealArgs, Target, encryption_of};
+use crate::cli::sealing::{SealArgs, Target, encryption_of, encryption_words};
 use crate::config::is_remote_name;
 use crate::path_text::Shown;
 use crate::progress::Progress;
@@ -138,8 +138,15 @@ fn push_to(
     let catalog = store.catalog()?;
     let target = Target::find(remote)?;
     let encryption = match (args.seal.encryption()?, &target.encryption) {
-        (Some(given), _) => given,
-        (None, Some(known)) => known.clone(),
+        // Archives that only some keys open, or none, would be no part of the remote for others.
+        (Some(given), Some(known)) if given != *known => {
+            let words = encryption_words(known);
+            let message = format!("the archives of the remote {} are {words}", target.name);
+            return Err(CliError::usage(message)
+                .with_hint("leave the flag out, or push to a place of its own: nono push URL"));
+        }
+        (_, Some(known)) => known.clone(),
+        (Some(given), None) => given,
         (None, None) => return Err(args.seal.is_missing()),
     };
     let encryption = encryption_of(&encryption)?;

@@ -51,7 +51,7 @@ pub(in crate::cli) struct SnapshotArgs {
     /// `opencode`, or a profile of yours), without a NAME of each agent on this machine
     #[arg(
         long, value_name = "NAME", num_args = 0..=1, default_missing_value = "",
-        conflicts_with_all = ["session", "path"],
+        conflicts_with_all = ["session", "path", "rollback_all"],
     )]
     agent: Option<String>,
     /// With --session: take none where no path changed since the last one

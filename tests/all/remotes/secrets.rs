@@ -29,6 +29,28 @@ fn a_place_is_refused_as_long_as_nothing_is_said_about_encryption() {
 }
 
 #[test]
+fn a_push_does_not_encrypt_otherwise_than_the_remote_says() {
+    let travel = Travel::with(1, 3, 0);
+    let place = travel.directory("sealed");
+    let path = place.to_str().unwrap();
+    let phrase = travel.fixture.path("phrase");
+    fs::write(&phrase, "a phrase\n").unwrap();
+    let phrase = phrase.to_str().unwrap();
+    let others = [&["--plaintext"][..], &["--passphrase-file", phrase]];
+    for (remote, other) in ["sealed", path].into_iter().flat_map(|it| others.map(|o| (it, o))) {
+        let push = [&["push", remote, &travel.session], other].concat();
+        travel.nono(&push).fails(2, "encrypted for age1");
+        assert!(!place.join(&travel.session).exists(), "{push:?}");
+    }
+    let same = ["push", "sealed", &travel.session, "--recipient", &travel.recipient];
+    travel.nono(&same).success();
+    travel.verify("sealed").success();
+    travel.plain_directory("open");
+    let push = ["push", "open", &travel.session, "--recipient", &travel.recipient];
+    travel.nono(&push).fails(2, "not encrypted");
+}
+
+#[test]
 fn credentials_in_a_url_are_refused_and_never_repeated() {
     let travel = Travel::with(1, 3, 0);
     for url in [
