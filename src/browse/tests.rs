@@ -731,8 +731,8 @@ fn a_long_file_of_which_a_pack_has_damaged_chunks_is_read_from_another_pack() {
     }
 }
 
-/// Reads 6,000 files of 2 KiB, with these names, in the order of inode numbers, and returns how many
-/// blocks that took, and how many there are. `room`: bytes of blocks that stay in memory.
+/// Reads 6,000 files of 2 KiB, with these names, in the order of inode numbers, and returns how
+/// many blocks that took, and how many there are. `room`: bytes of blocks that stay in memory.
 fn blocks_read_by_number(name: impl Fn(u64) -> String, room: Option<usize>) -> (u64, u64) {
     let world = World::new();
     let count = 6000_u64;

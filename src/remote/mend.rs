@@ -61,21 +61,11 @@ fn mend(
     report: &mut PullReport,
 ) -> Result<(), RemoteError> {
     let (root, progress) = (pulling.root, pulling.progress);
-    let mut are_packs_whole = false;
     loop {
         let Found { verified, damaged } = &found;
         report.is_verified = verified.ok;
         if verified.ok {
             return Ok(());
-        }
-        if !are_packs_whole {
-            are_packs_whole = true;
-            if let Err(error) = set_aside(root, [], progress) {
-                return unmended(error, report);
-            }
-            let Some(again) = look_at(root, pulling.session, progress)? else { return Ok(()) };
-            found = again;
-            continue;
         }
         let is_damaged = |number: &u64| {
             let needs = |object: &DamagedObject| object.snapshots.contains(number);
@@ -85,30 +75,33 @@ fn mend(
         let numbers: BTreeSet<u64> =
             pulling.held.numbers().into_iter().filter(is_damaged).collect();
         let problem = verified.problems.first().map(ToString::to_string);
-        if numbers.is_empty() {
-            report.damage = problem;
-            return Ok(());
-        }
         // An object that cannot be read now may be whole.
         let lost = damaged.iter().filter(|object| !object.is_unreadable);
         let lost = lost.map(|object| object.hash);
-        let fetched = set_aside(root, lost, progress).and_then(|()| pulling.fetch(numbers));
-        let came = match fetched {
-            Ok(fetched) => fetched.received.objects_written,
+        let mended = set_aside(root, lost, progress).and_then(|has_new_packs| {
+            let came = match numbers.is_empty() {
+                true => 0,
+                false => pulling.fetch(numbers)?.received.objects_written,
+            };
+            Ok((came, has_new_packs))
+        });
+        let (came, has_new_packs) = match mended {
+            Ok(mended) => mended,
             Err(error) => return unmended(error, report),
         };
-        if came == 0 {
+        if came == 0 && !has_new_packs {
             report.damage = problem;
             return Ok(());
         }
         report.mended += came;
         // A list of a directory that is whole again shows what is damaged below it.
-        let Some(again) = look_at(root, pulling.session, progress)? else { return Ok(()) };
+        let ids = [pulling.session.to_owned()];
+        let Some(again) = look(root, &ids, progress)?.pop() else { return Ok(()) };
         found = again;
     }
 }
 
-/// What keeps one session from being mended keeps no other one.
+/// An error of one session keeps no other one from being mended.
 fn unmended(error: RemoteError, report: &mut PullReport) -> Result<(), RemoteError> {
     if error.is_cancelled() {
         return Err(error);
@@ -121,14 +114,6 @@ fn unmended(error: RemoteError, report: &mut PullReport) -> Result<(), RemoteErr
 struct Found {
     verified: VerifyReport,
     damaged: Vec<DamagedObject>,
-}
-
-fn look_at(
-    root: &Path,
-    session: &str,
-    progress: &dyn Progress,
-) -> Result<Option<Found>, RemoteError> {
-    Ok(look(root, &[session.to_owned()], progress)?.pop())
 }
 
 /// Verifies sessions, and lists their damaged objects.
@@ -153,7 +138,7 @@ fn look(root: &Path, ids: &[String], progress: &dyn Progress) -> Result<Vec<Foun
 }
 
 /// Moves damaged packs of the store in `root` into quarantine, after their whole objects were
-/// copied, and these damaged objects.
+/// copied, and these damaged objects. Returns whether packs were moved.
 ///
 /// # Errors
 /// When one cannot be moved, or somebody asked to stop.
@@ -161,18 +146,19 @@ pub(super) fn set_aside(
     root: &Path,
     damaged: impl IntoIterator<Item = ContentHash>,
     progress: &dyn Progress,
-) -> Result<(), RemoteError> {
+) -> Result<bool, RemoteError> {
     let moved = (|| {
         let store = LocalStore::open(&root.join(layout::OBJECTS))?;
         let lock = wait_for(progress, || store.try_lock_exclusive())?;
         let lock = lock.ok_or(ArchiveError::Cancelled)?;
         // No stat cache may vouch any more for what is damaged.
         store.outdate_generation()?;
-        store.salvage_packs(BadDisk::TakeTheRest, progress, &lock)?;
+        let salvaged = store.salvage_packs(BadDisk::TakeTheRest, progress, &lock)?;
         for hash in damaged {
             store.quarantine(&hash, &lock)?;
         }
-        Ok::<_, ArchiveError>(store.purge_packs(&lock)?)
+        store.purge_packs(&lock)?;
+        Ok::<_, ArchiveError>(!salvaged.set_aside.is_empty())
     })();
     Ok(moved?)
 }

@@ -5,11 +5,12 @@
 //! left), nor one that an earlier restore of the same session brought it to. So restoring twice,
 //! another snapshot, or the safety snapshot is no conflict, while an edit made after the command is
 //! one until somebody decides about it, also if it was left alone (and hence recorded by a safety
-//! snapshot) before, and also if a restore of that safety snapshot brought it back. A path whose time alone moved since is none: its bytes are known. In a session
-//! that is open, running or interrupted, later changes are its own. An undo is about the changes of
-//! the session: a path without one is in conflict with nothing and stays, whatever is to become of
-//! the conflicts. And of a session of
-//! snapshots that were taken by hand, it guards what is newer than the last of them.
+//! snapshot) before, and also if a restore of that safety snapshot brought it back. A path whose
+//! time alone moved since is none: its bytes are known. In a session that is open, running or
+//! interrupted, later changes are its own; but a redo takes back a restore, and guards what came
+//! after that. An undo is about the changes of the session: a path without one is in conflict with
+//! nothing and stays, whatever is to become of the conflicts. And of a session of snapshots that
+//! were taken by hand, it guards what is newer than the last of them.
 
 use std::cmp::Ordering;
 use std::ffi::OsString;

@@ -458,7 +458,7 @@ impl SnapshotManager {
         let is_guarded = options.is_undo
             && metadata.origin == SessionOrigin::Snapshot
             && last.is_some_and(|last| last.number != target.number);
-        let has_later_changes = metadata.ended.is_some() || is_guarded;
+        let has_later_changes = metadata.ended.is_some() || is_guarded || options.takes_back;
         let mut conflicts = if has_later_changes {
             let mut paths = conflicts::conflicts(source, chain, current_root, &plan)?;
             let repositories =

@@ -91,6 +91,16 @@ pub enum Expiry {
 }
 
 impl SessionContent {
+    /// Whether a session with these contents is of use beside the younger ones of its project, of
+    /// which `held` are the states. Takes its own in.
+    pub fn is_of_use(&self, held: &mut HashSet<ContentHash>) -> bool {
+        match self {
+            Self::Changes => true,
+            Self::Nothing => false,
+            Self::State(root) => held.insert(*root),
+        }
+    }
+
     /// The kind of a session's contents, by its manifest.
     pub fn of(metadata: &SessionMetadata, status: SessionStatus) -> Self {
         let Some(first) = metadata.merkle_roots.first() else {
@@ -186,11 +196,7 @@ impl<'a> Ranked<'a> {
         let mut held: HashMap<Group<'_>, HashSet<ContentHash>> = HashMap::new();
         for facts in sorted.iter().rev() {
             let (id, group) = (facts.session_id.as_str(), facts.group());
-            let is_idle = match facts.content {
-                SessionContent::Changes => false,
-                SessionContent::Nothing => true,
-                SessionContent::State(root) => !held.entry(group).or_default().insert(root),
-            };
+            let is_idle = !facts.content.is_of_use(held.entry(group).or_default());
             let has_changes = facts.content == SessionContent::Changes;
             // In this order: one session may be the newest in several ways. A snapshot by hand
             // is of use, and does not expose the last session that can be undone.

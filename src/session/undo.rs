@@ -11,7 +11,6 @@ use jiff::Timestamp;
 
 use super::catalog::{Catalog, CatalogError};
 use super::here::{Place, sessions_here};
-use super::retention::SessionContent;
 use super::summary::SessionSummary;
 use crate::snapshot::{
     ManifestError, RestoreRecord, SessionDir, SessionOrigin, SnapshotKind, StepKind, standing,
@@ -26,7 +25,7 @@ pub struct History {
     restored: Vec<(SessionSummary, SessionDir)>,
     /// All sessions, also those that are not here.
     all: Vec<SessionSummary>,
-    /// Of the sessions here, those of one state, after which others were restored.
+    /// Sessions here that an undo without a name passes over, see [`overtaken`].
     overtaken: HashSet<String>,
 }
 
@@ -64,25 +63,29 @@ pub enum NoRedo {
     },
 }
 
-/// The sessions of one state that are older than the last standing restore of another session.
+/// The sessions of snapshots by hand whose first state holds work of an older session that was
+/// undone later, or done again: to bring that state back would turn the undo round.
 fn overtaken(
     here: &[(SessionSummary, SessionDir)],
-    restored: &[(SessionSummary, SessionDir)],
-) -> Result<HashSet<String>, ManifestError> {
-    let mut last = Vec::new();
-    for (summary, session) in here.iter().chain(restored) {
-        if let Some(record) = standing(&session.metadata()?.restores).pop() {
-            last.push((record.at, &summary.session_id));
-        }
-    }
+    all: &[SessionSummary],
+    catalog: &Catalog,
+) -> Result<HashSet<String>, CatalogError> {
     let mut overtaken = HashSet::new();
-    for (summary, session) in here {
-        let content = SessionContent::of(&session.metadata()?, summary.status);
-        let SessionContent::State(_) = content else { continue };
-        let Some(number) = session.manifest_numbers()?.pop() else { continue };
-        let taken = session.manifest(number)?.manifest.timestamp;
-        if last.iter().any(|(at, id)| **id != summary.session_id && *at > taken) {
-            overtaken.insert(summary.session_id.clone());
+    let by_hand = |summary: &SessionSummary| summary.origin == SessionOrigin::Snapshot;
+    for (summary, session) in here.iter().filter(|(it, _)| by_hand(it) && !it.undone) {
+        let taken = session.manifest(session.first_number()?)?.manifest.timestamp;
+        let is_older = |other: &&SessionSummary| {
+            other.session_id != summary.session_id
+                && other.started <= taken
+                && other.overlaps(summary.tracked_paths.iter().map(PathBuf::as_path))
+        };
+        for other in all.iter().filter(is_older) {
+            let restores = catalog.open(&other.session_id)?.metadata()?.restores;
+            let before: Vec<_> = restores.iter().take_while(|it| it.at <= taken).copied().collect();
+            if standing(&before) != standing(&restores) {
+                overtaken.insert(summary.session_id.clone());
+                break;
+            }
         }
     }
     Ok(overtaken)
@@ -124,14 +127,14 @@ impl History {
             let session = catalog.open(&summary.session_id)?;
             opened.push((summary, session));
         }
-        let overtaken = overtaken(&opened, &restored)?;
+        let overtaken = overtaken(&opened, &listed.sessions, catalog)?;
         Ok(Self { here: opened, restored, all: listed.sessions, overtaken })
     }
 
     /// The sessions that may be undone next, in this order: the newest one that may have changed
-    /// something and is not undone yet, and the ones before it. A snapshot by hand changed nothing:
-    /// where another session was undone after it, its state is not meant, for it would bring that
-    /// one's changes back.
+    /// something and is not undone yet, and the ones before it. Snapshots by hand are passed over
+    /// where an older session was undone after the first of them: its state would bring that one's
+    /// changes back.
     pub fn to_undo(&self) -> impl Iterator<Item = &(SessionSummary, SessionDir)> {
         self.here.iter().filter(|(summary, _)| {
             summary.may_have_changed()

@@ -6,7 +6,8 @@ use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use super::fixture::{Fixture, finished};
+use super::fixture::{Fixture, finished, settle};
+use crate::not_run::not_run;
 
 /// Maps a file and changes its first bytes at each line of its input.
 const SCRIPT: &str = "
@@ -47,6 +48,42 @@ impl Drop for Mapping {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// Reads a page through a mapping, and then writes it.
+const READ_THEN_WRITE: &str = "
+import mmap, os, sys
+f = os.open(sys.argv[1], os.O_RDWR)
+m = mmap.mmap(f, 0)
+first = m[0]
+m[0:4] = b'EVIL'
+";
+
+#[test]
+fn a_write_through_a_mapping_in_memory_is_recorded_and_undone() {
+    let fixture = Fixture::new();
+    let Ok(place) = tempfile::tempdir_in("/dev/shm") else {
+        not_run("there is no tmpfs at /dev/shm");
+        return;
+    };
+    let file = place.path().join("file");
+    fs::write(&file, "precious").unwrap();
+    let nono = |arguments: &[&str]| {
+        let mut command = fixture.command(arguments);
+        finished(command.current_dir(place.path()).output().unwrap()).success()
+    };
+    settle();
+    nono(&["snapshot"]);
+    let known = fs::metadata(&file).unwrap();
+    let changed = Command::new("python3").args(["-c", READ_THEN_WRITE]).arg(&file).status();
+    assert!(changed.unwrap().success());
+    assert_eq!(fs::read_to_string(&file).unwrap(), "EVILious");
+    let now = fs::metadata(&file).unwrap();
+    assert_eq!((now.modified().unwrap(), now.len()), (known.modified().unwrap(), known.len()));
+    let taken = nono(&["snapshot", "--session", "latest", "--json"]).json();
+    assert_eq!(taken["changes"][0]["change_type"], "modified", "{taken:#}");
+    nono(&["undo", "--yes", "--force"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "precious");
 }
 
 /// With the store on the same file system, and on another one.

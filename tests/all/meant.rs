@@ -298,3 +298,68 @@ fn an_undo_of_a_path_that_no_session_changed_says_so() {
     fixture.nono(&["undo", "--yes", "b"]).fails(1, "nothing of b is left to undo");
     assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "2\n");
 }
+
+#[test]
+fn work_that_was_undone_before_a_later_state_by_hand_does_not_come_back() {
+    let fixture = Fixture::new();
+    let nono = |place: &str, arguments: &[&str]| {
+        let mut command = fixture.command(arguments);
+        finished(command.current_dir(fixture.project().join(place)).output().unwrap())
+    };
+    let read = |path: &str| fs::read_to_string(fixture.project().join(path)).unwrap();
+    fixture.write("shared", "base\n");
+    fixture.write("sub/s", "base\n");
+    fixture.write("sub/.git/HEAD", "ref: refs/heads/main\n");
+    // The first state has the work of the run, the second one is after its undo.
+    fixture.record("echo A >> shared").success();
+    nono("", &["snapshot"]).success();
+    nono("", &["undo", "--yes"]).success();
+    fixture.write("mine", "w");
+    nono("", &["snapshot", "--session", "latest"]).success();
+    nono("", &["undo", "--yes"]);
+    assert_eq!((read("shared").as_str(), read("mine").as_str()), ("base\n", "w"));
+    // The run was in a project inside.
+    let run = ["run", "--rollback", "--", "sh", "-c", "echo A >> s"];
+    nono("sub", &run).success();
+    nono("", &["snapshot"]).success();
+    nono("sub", &["undo", "--yes"]).success();
+    nono("", &["undo", "--yes"]);
+    assert_eq!(read("sub/s"), "base\n");
+}
+
+#[test]
+fn a_run_that_was_done_again_after_a_snapshot_is_undone_as_itself() {
+    let fixture = Fixture::new();
+    for file in ["f1", "f2", "f3"] {
+        fixture.write(file, "o\n");
+    }
+    fixture.record("echo r0 >> f1").success();
+    fixture.record("echo r1 >> f2").success();
+    fixture.record("echo r2 >> f2; echo r2 >> f3").success();
+    let nono = |arguments: &[&str]| fixture.nono(arguments).success();
+    nono(&["undo", "--yes"]);
+    nono(&["snapshot"]);
+    nono(&["redo", "--yes"]);
+    let read = |path: &str| fs::read_to_string(fixture.project().join(path)).unwrap();
+    assert_eq!(read("f3"), "o\nr2\n");
+    for _ in 0..3 {
+        nono(&["undo", "--yes"]);
+    }
+    assert_eq!([read("f1"), read("f2"), read("f3")], ["o\n", "o\n", "o\n"]);
+}
+
+#[test]
+fn a_redo_of_snapshots_by_hand_guards_what_came_after_the_undo() {
+    let fixture = Fixture::new();
+    fixture.write("shared", "base\n");
+    fixture.nono(&["snapshot"]).success();
+    fixture.write("shared", "base\nx\n");
+    fixture.nono(&["undo", "--yes"]).success();
+    fixture.write("shared", "base\nmine\n");
+    fixture.nono(&["redo", "--yes"]).fails(1, "changed after");
+    let read = || fs::read_to_string(fixture.project().join("shared")).unwrap();
+    assert_eq!(read(), "base\nmine\n");
+    fixture.write("shared", "base\n");
+    fixture.nono(&["redo", "--yes"]).success();
+    assert_eq!(read(), "base\nx\n");
+}

@@ -364,7 +364,7 @@ fn keep_counts_sessions_that_changed_something() {
     };
     fixture.record("ls").success();
     fixture.nono(&["cleanup", "--keep", "2", "--yes"]).success();
-    // What the commands without changes are worth is not counted.
+    // The command without changes takes no place.
     assert_eq!(sessions().len(), 3);
     fixture.nono(&["snapshot"]).success();
     fixture.nono(&["cleanup", "--keep", "1", "--yes"]).success();

@@ -267,11 +267,7 @@ impl Kept {
         let is_last = keep > 0 && content == SessionContent::Changes && !self.has_changes;
         self.has_changes |= content == SessionContent::Changes;
         let stays = self.count < keep || is_last;
-        self.count += usize::from(match content {
-            SessionContent::Changes => true,
-            SessionContent::State(root) => self.states.insert(root),
-            SessionContent::Nothing => false,
-        });
+        self.count += usize::from(content.is_of_use(&mut self.states));
         stays
     }
 }

@@ -118,7 +118,7 @@ impl Capturer<'_> {
             self.object_written(bytes);
         }
         let cached = if is_stable {
-            Some(CachedFile {
+            self.tells_of_writes(dir, stat.dev).then(|| CachedFile {
                 key: StatKey::of(&stat),
                 hash,
                 midstates: midstates.clone(),
@@ -135,6 +135,21 @@ impl Capturer<'_> {
             node: Node::File { size, hash, midstates },
         };
         Some((entry, cached))
+    }
+
+    /// Whether the times of a file change when a program writes through a mapping of it. A file system
+    /// in memory has nothing to write back, so its pages are never watched, and its files are read
+    /// each time. `dir` is the directory of the file, `dev` its device.
+    fn tells_of_writes(&self, dir: &Dir, dev: u64) -> bool {
+        if let Some(known) = self.telling.lock().get(&dev) {
+            return *known;
+        }
+        let tells = dir.file_system_type().is_ok_and(|magic| !is_in_memory(magic));
+        // An overlay has files of other devices.
+        if dir.stat_self().is_ok_and(|of_dir| of_dir.dev == dev) {
+            self.telling.lock().insert(dev, tells);
+        }
+        tells
     }
 
     fn try_read_file(&self, dir: &Dir, found: &FoundEntry) -> Result<ReadFile, ReadError> {
@@ -274,4 +289,13 @@ impl From<sys::Error> for ReadError {
     fn from(error: sys::Error) -> Self {
         Self::File(error)
     }
+}
+
+/// File systems without a disk, of which a shared mapping can be written without a trace. Numbers
+/// are from `statfs(2)`.
+fn is_in_memory(magic: u64) -> bool {
+    const TMPFS: u64 = 0x0102_1994;
+    const RAMFS: u64 = 0x8584_58f6;
+    const HUGETLBFS: u64 = 0x9584_58f6;
+    [TMPFS, RAMFS, HUGETLBFS].contains(&magic)
 }

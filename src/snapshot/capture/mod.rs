@@ -242,6 +242,7 @@ fn capture_once(
         writers,
         denied,
         start,
+        telling: Mutex::new(HashMap::new()),
         timestamp,
         is_root_user: sys::effective_uid() == 0,
         stopped: AtomicBool::new(false),
@@ -277,6 +278,8 @@ struct Capturer<'a> {
     /// The entries that the budget leaves out, as (root, relative path), once that was found out.
     denied: Option<HashSet<(usize, Box<[u8]>)>>,
     start: FileTime,
+    /// Devices that were looked at, and whether their files tell of writes by their times.
+    telling: Mutex<HashMap<u64, bool>>,
     timestamp: Timestamp,
     is_root_user: bool,
     stopped: AtomicBool,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::{Travel, name, text};
-use crate::fixture::Finished;
+use crate::fixture::{Finished, noise};
 
 /// A store that has pulled the session from a remote.
 struct Here<'a> {
@@ -168,7 +168,9 @@ fn what_is_damaged_here_and_at_the_remote_is_not_called_verified() {
 fn a_pull_gives_back_the_lost_chunk_of_a_long_list_of_names() {
     let mut travel = Travel::with(1, 5, 0);
     for number in 0..1500 {
-        travel.fixture.write(&format!("{number:04}{}", "x".repeat(180)), "a file");
+        // Names that hardly compress, so that most of the pack, and its middle, is the list.
+        let noise = noise(90, number).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        travel.fixture.write(&format!("{number:04}{noise}"), "a file");
     }
     travel.nono(&["snapshot", "."]).success();
     travel.session = travel.fixture.latest();
