@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use super::packed::PackedPaths;
 use super::plan::RestorePlan;
+use super::privileges::without_privileges;
 use crate::byte_path;
 use crate::diff::{self, ChangeType, Difference, Differences, EntryState};
 use crate::git::Move;
@@ -226,14 +227,20 @@ pub(super) fn conflicts(
         for restored in &mut restored {
             let put_there = restored.at(&path)?;
             is_explained = is_explained
-                || put_there
-                    .is_some_and(|state| is_same(state.new.as_ref(), difference.new.as_ref()));
+                || put_there.is_some_and(|state| is_left(state.new.as_ref(), &difference));
         }
         if !is_explained {
             conflicts.push(&path, change_type);
         }
     }
     Ok(conflicts)
+}
+
+/// Whether a restore of this state leaves what is there now. It may leave privileges off.
+fn is_left(state: Option<&Arc<EntryState>>, difference: &Difference) -> bool {
+    let less = || state.and_then(|state| without_privileges(state)).map(Arc::new);
+    let now = difference.new.as_ref();
+    is_same(state, now) || less().is_some_and(|less| is_same(Some(&less), now))
 }
 
 /// Whether nobody would call one a change of the other.

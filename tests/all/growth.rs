@@ -55,7 +55,8 @@ struct Growing {
 
 impl Growing {
     fn new() -> Self {
-        let fixture = Fixture::in_memory();
+        // On a disk: files in memory are read each time.
+        let fixture = Fixture::new();
         for index in 0..200 {
             fixture.write(&format!("dir{}/file{index}", index % 10), index.to_string());
         }
