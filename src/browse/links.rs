@@ -1,10 +1,16 @@
 //! The hard links of one snapshot, ready for looking up while its directories are listed.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use super::key::{LinksDigest, LinksHasher, PathHash};
+use lru::LruCache;
+
+use super::key::{LinksDigest, LinksHasher, PathHash, StoreId};
 use crate::byte_path;
-use crate::object::LinkGroups;
+use crate::object::{ContentHash, LinkGroups};
+
+/// Hard-linked names kept in memory, over all lists of links; about 100 bytes each.
+const CACHED_LINKS: usize = 100_000;
 
 /// Which names are linked, by directory.
 #[derive(Debug, Default)]
@@ -108,6 +114,34 @@ impl LinkIndex {
         let members = self.members.get(directory)?;
         let at = members.binary_search_by(|(member, _)| (**member).cmp(name)).ok()?;
         self.groups.get(members[at].1 as usize)
+    }
+}
+
+/// Indexes of hard links, bounded by the number of names in all of them.
+pub(super) struct LinkCache {
+    indexes: LruCache<(StoreId, ContentHash), Arc<LinkIndex>>,
+    names: usize,
+}
+
+impl LinkCache {
+    pub(super) fn new() -> Self {
+        Self { indexes: LruCache::unbounded(), names: 0 }
+    }
+
+    /// An index that is there becomes the most recent one.
+    pub(super) fn get(&mut self, key: &(StoreId, ContentHash)) -> Option<&Arc<LinkIndex>> {
+        self.indexes.get(key)
+    }
+
+    pub(super) fn put(&mut self, key: (StoreId, ContentHash), index: Arc<LinkIndex>) {
+        self.names += index.len() + 1;
+        if let Some(old) = self.indexes.put(key, index) {
+            self.names -= old.len() + 1;
+        }
+        while self.names > CACHED_LINKS && self.indexes.len() > 1 {
+            let Some((_, oldest)) = self.indexes.pop_lru() else { break };
+            self.names -= oldest.len() + 1;
+        }
     }
 }
 

@@ -23,6 +23,7 @@ mod error;
 mod head;
 mod key;
 mod links;
+mod lister;
 mod pieces;
 mod place;
 mod sessions;

@@ -6,28 +6,26 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use lru::LruCache;
-use nono_mount::{Content, Entry, HardLinks, Kind, Node, Space, Stability, TreeSource, Xattrs};
+use nono_mount::{Content, Entry, HardLinks, Kind, Node, Space, Stability, TreeSource};
 use parking_lot::Mutex;
 
 use super::LATEST;
 use super::contents::Verified;
 use super::error::{BrowseError, from_store, from_sys};
 use super::key::{
-    ContentKey, DirectoryKey, DirectoryKind, EntryPlace, ObjectKey, PathHash, SessionKey,
-    SnapshotKey, StoreId, TreeKey, above_state, entry_state,
+    ContentKey, DirectoryKey, DirectoryKind, PathHash, SessionKey, SnapshotKey, StoreId, TreeKey,
+    above_state,
 };
-use super::links::LinkIndex;
+use super::links::{LinkCache, LinkIndex};
+use super::lister::Lister;
 use super::sessions::{self, Session, Sessions};
 use super::steps::{self, STEPS, StepLinks};
 use super::stores::Stores;
-use crate::object::{self, Attributes, ContentHash, RootTree};
+use crate::object::{self, ContentHash, RootTree};
 use crate::path_text::Shown;
 use crate::store::{StoreError, read_links, read_root_tree, read_tree};
 use crate::sys::{self, Dir, FileTime};
 
-/// Hard-linked names kept in memory, over all lists of links; about 100 bytes each.
-const CACHED_LINKS: usize = 100_000;
 /// Everybody may look, nobody may write.
 const FOLDER_MODE: u16 = 0o555;
 
@@ -59,7 +57,7 @@ pub struct StoreTree {
     gid: u32,
 }
 
-type StoreNode = Node<StoreTree>;
+pub(super) type StoreNode = Node<StoreTree>;
 type StoreEntry = Entry<StoreTree>;
 
 impl StoreTree {
@@ -285,7 +283,7 @@ impl StoreTree {
         let links = self.links_of(snapshot.store, root.links)?;
         let links = links.as_ref().map(|(hash, index)| (hash, &**index));
         let parent = PathHash::of(self.stores.top(snapshot.store)?, prefix);
-        let mut lister = Lister { store: snapshot.store, parent, links, scratch: Vec::new() };
+        let mut lister = Lister::new(snapshot.store, parent, links);
         let mut entries = BTreeMap::new();
         for (name, child) in children(&root, prefix) {
             let node = match child {
@@ -308,7 +306,7 @@ impl StoreTree {
         let tree = read_tree(&*store, &key.tree).map_err(from_store)?;
         let links = self.links_of(key.store, key.links)?;
         let links = links.as_ref().map(|(hash, index)| (hash, &**index));
-        let mut lister = Lister { store: key.store, parent: key.path, links, scratch: Vec::new() };
+        let mut lister = Lister::new(key.store, key.path, links);
         let entries = tree.into_entries().into_iter();
         Ok(entries
             .map(|entry| {
@@ -325,7 +323,7 @@ impl StoreTree {
         hash: Option<ContentHash>,
     ) -> io::Result<Option<(ContentHash, Arc<LinkIndex>)>> {
         let Some(hash) = hash else { return Ok(None) };
-        if let Some(index) = self.links.lock().indexes.get(&(store, hash)) {
+        if let Some(index) = self.links.lock().get(&(store, hash)) {
             return Ok(Some((hash, index.clone())));
         }
         let index = match read_links(&*self.stores.open(store)?, Some(&hash)) {
@@ -422,79 +420,6 @@ impl TreeSource for StoreTree {
     }
 }
 
-/// Turns entries of one directory into nodes.
-struct Lister<'a> {
-    store: StoreId,
-    /// The directory.
-    parent: PathHash,
-    links: Option<(&'a ContentHash, &'a LinkIndex)>,
-    scratch: Vec<u8>,
-}
-
-impl Lister<'_> {
-    fn node(&mut self, name: &[u8], attributes: &Attributes, node: &object::Node) -> StoreNode {
-        let Self { store, parent, links, scratch } = self;
-        let own = EntryPlace { parent, name, links: 1, links_below: None };
-        let (kind, place) = match node {
-            object::Node::Directory { tree } => {
-                let path = parent.child(name);
-                let below = links.and_then(|(hash, index)| Some((*hash, index.below(&path)?)));
-                let links = below.map(|(hash, _)| hash);
-                let key = TreeKey { store: *store, tree: *tree, path, links };
-                let kind = Kind::Directory(DirectoryKind::Tree(key).into());
-                (kind, EntryPlace { links_below: below.map(|(_, digest)| digest), ..own })
-            }
-            other => {
-                let group = links.and_then(|(_, index)| index.group(parent, name));
-                let place = group.map_or(own, |group| EntryPlace {
-                    parent: &group.parent,
-                    name: &group.name,
-                    links: group.count,
-                    links_below: None,
-                });
-                (leaf(*store, other), place)
-            }
-        };
-        let state = entry_state(place, attributes, node, scratch);
-        Node {
-            kind,
-            mode: attributes.mode,
-            uid: attributes.uid,
-            gid: attributes.gid,
-            mtime_s: attributes.mtime.seconds,
-            mtime_ns: attributes.mtime.nanoseconds,
-            links: HardLinks(place.links),
-            xattrs: xattrs(attributes),
-            state: Some(state),
-        }
-    }
-}
-
-/// The kind of an entry that is not a directory.
-fn leaf(store: StoreId, node: &object::Node) -> Kind<StoreTree> {
-    let device =
-        |device: &object::Device| nono_mount::Device { major: device.major, minor: device.minor };
-    match node {
-        object::Node::File { size, hash, midstates } => {
-            let object = ObjectKey { store, hash: *hash };
-            Kind::File { size: *size, content: ContentKey::new(object, midstates) }
-        }
-        object::Node::Symlink { target } => Kind::Symlink { target: target.clone() },
-        // A directory has a key of its own, so it never comes here.
-        object::Node::Fifo | object::Node::Directory { .. } => Kind::Fifo,
-        object::Node::Socket => Kind::Socket,
-        object::Node::CharDevice(found) => Kind::CharDevice(device(found)),
-        object::Node::BlockDevice(found) => Kind::BlockDevice(device(found)),
-    }
-}
-
-fn xattrs(attributes: &Attributes) -> Option<Xattrs> {
-    if attributes.xattrs.is_empty() {
-        return None;
-    }
-    Some(attributes.xattrs.iter().map(|(name, value)| (name.into(), value.into())).collect())
-}
-
 /// What stands at one name below a directory that is above tracked paths.
 enum Child<'a> {
     Tracked(&'a object::RootEntry),
@@ -521,29 +446,6 @@ fn children<'a>(root: &'a RootTree, prefix: &[u8]) -> BTreeMap<&'a [u8], Child<'
         }
     }
     children
-}
-
-/// Indexes of hard links, bounded by the number of names in all of them.
-struct LinkCache {
-    indexes: LruCache<(StoreId, ContentHash), Arc<LinkIndex>>,
-    names: usize,
-}
-
-impl LinkCache {
-    fn new() -> Self {
-        Self { indexes: LruCache::unbounded(), names: 0 }
-    }
-
-    fn put(&mut self, key: (StoreId, ContentHash), index: Arc<LinkIndex>) {
-        self.names += index.len() + 1;
-        if let Some(old) = self.indexes.put(key, index) {
-            self.names -= old.len() + 1;
-        }
-        while self.names > CACHED_LINKS && self.indexes.len() > 1 {
-            let Some((_, oldest)) = self.indexes.pop_lru() else { break };
-            self.names -= oldest.len() + 1;
-        }
-    }
 }
 
 fn sorted(mut entries: Vec<StoreEntry>) -> Vec<StoreEntry> {

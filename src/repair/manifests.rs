@@ -297,7 +297,7 @@ fn rebuild(
             metadata.changes = None;
             let manifests = chain.iter().map(|loaded| &loaded.manifest);
             (metadata.agent, metadata.steps) = steps_of_chain(manifests);
-            metadata.labels = chain.iter().filter_map(|l| l.manifest.named()).collect();
+            chain.iter().for_each(|loaded| metadata.describe(&loaded.manifest));
             // Whether it was pinned is not known, and a pin can be taken away.
             metadata.pinned = true;
             // Nor whether an archive brought a snapshot, and privileges can be asked for.

@@ -3,6 +3,8 @@
 //! Until all that is staged and the journal with the steps are on the disk, no path changes. From
 //! then on the journal leads to one of the two states.
 
+use jiff::Timestamp;
+
 use super::RestoreError;
 use super::areas::Areas;
 use super::clear_up::{warn_of, with_what_is_left};
@@ -16,16 +18,18 @@ use super::staging::{Layout, stage};
 use super::steps::Disk;
 use crate::diff::Comparison;
 use crate::progress::{Amount, NoProgress, Progress, Stage};
-use crate::snapshot::{SnapshotManager, SnapshotManifest};
+use crate::snapshot::{RestoreRecord, SnapshotManager, SnapshotManifest};
 use crate::sys;
 
 impl SnapshotManager {
-    /// Stages, commits and clears up. Returns what the steps changed, and what was left as it is.
+    /// Stages, commits, adds `record` to the session and clears up. Returns what the steps changed,
+    /// and what was left as it is.
     pub(super) fn carry_out(
         &self,
         plan: RestorePlan,
         target: &SnapshotManifest,
         before: &Before,
+        mut record: RestoreRecord,
     ) -> Result<(Comparison, Left), RestoreError> {
         let roots = &target.roots;
         let mut places = Places::new(roots);
@@ -68,6 +72,12 @@ impl SnapshotManager {
         self.progress().begin(Stage::Commit, Some(steps));
         match commit(&mut places, &areas, &work, before, self.progress()) {
             Ok(mut left) => {
+                record.at = Timestamp::now();
+                record.left_some |= self.has_any_of(&left.skipped, target)
+                    || self.has_any_of(&work.skipped, target);
+                // As long as the journal has steps, a crash is somebody's to decide; after that a
+                // restore without a record would count as never done.
+                self.note(record);
                 match self.settle(journal, Some(&work), roots) {
                     Ok(denied) => left.skipped.extend(denied),
                     // Everything is in place; only what is not needed any more is left.

@@ -30,24 +30,19 @@ impl RestoreReport {
 }
 
 impl SnapshotManager {
-    /// Whether a restore left paths of its target: newer changes, or what could not be restored. A
-    /// new path that nothing recorded is none of the target. What cannot be told counts as left.
-    pub(super) fn has_left_some(&self, report: &RestoreReport, target: &SnapshotManifest) -> bool {
-        report.has_kept_newer() || self.has_any_of(&report.skipped, target).unwrap_or(true)
-    }
-
-    fn has_any_of(
-        &self,
-        skipped: &[Skipped],
-        target: &SnapshotManifest,
-    ) -> Result<bool, StoreError> {
-        let root = read_root_tree(self.store(), &target.merkle_root)?;
-        let mut target = Lookup::new(self.store(), &root);
-        for skipped in skipped {
-            if target.find(skipped.path.as_os_str().as_bytes())?.is_some() {
-                return Ok(true);
+    /// Whether a restore that left these paths left some of its target. A new path that nothing
+    /// recorded is none of the target. What cannot be told counts as left.
+    pub(super) fn has_any_of(&self, skipped: &[Skipped], target: &SnapshotManifest) -> bool {
+        let find = || -> Result<bool, StoreError> {
+            let root = read_root_tree(self.store(), &target.merkle_root)?;
+            let mut target = Lookup::new(self.store(), &root);
+            for skipped in skipped {
+                if target.find(skipped.path.as_os_str().as_bytes())?.is_some() {
+                    return Ok(true);
+                }
             }
-        }
-        Ok(false)
+            Ok(false)
+        };
+        find().unwrap_or(true)
     }
 }

@@ -308,13 +308,13 @@ impl SnapshotManager {
         self.refuse_container(number)?;
         let states = self.states(number)?;
         let Prepared { mut planned, before, is_store_full } = self.prepare(&states, options)?;
-        let record = |safety_snapshot, left_some| RestoreRecord {
+        let mut record = RestoreRecord {
             at: Timestamp::now(),
             snapshot: number,
-            safety_snapshot,
+            safety_snapshot: None,
             is_partial: !options.is_whole(),
             undoes_steps: false,
-            left_some,
+            left_some: false,
         };
         let mut report = RestoreReport { is_store_full, ..self.report(number, options, false) };
         report.rebuildable = std::mem::take(&mut planned.plan.rebuildable);
@@ -330,7 +330,7 @@ impl SnapshotManager {
         if is_refused(options, &planned.conflicts) || is_done {
             if options.takes_back && !is_refused(options, &planned.conflicts) {
                 // Somebody did it by other means; else it would be the last undo for ever.
-                self.note(record(None, false));
+                self.note(record);
             }
             report.skipped = skipped;
             plan::sort(&mut report.skipped);
@@ -340,14 +340,15 @@ impl SnapshotManager {
         report.directory_times = plan.directory_times();
         // The journal has it too, for whoever finishes the restore after a crash.
         planned.plan.skipped = skipped;
-        let (mut done, left) = self.carry_out(planned.plan, &states.target.manifest, &before)?;
+        record.safety_snapshot = before.safety;
+        record.left_some = report.has_kept_newer();
+        let target = &states.target.manifest;
+        let (mut done, left) = self.carry_out(planned.plan, target, &before, record)?;
         left.retain_made(&mut done);
         (report.changes, report.touched) = (done.changes, done.touched);
-        report.unstable = unstable_among(&report.changes, &states.target.manifest);
+        report.unstable = unstable_among(&report.changes, target);
         report.skipped = left.skipped;
         plan::sort(&mut report.skipped);
-        let left_some = self.has_left_some(&report, &states.target.manifest);
-        self.note(record(before.safety, left_some));
         Ok(report)
     }
 

@@ -128,6 +128,23 @@ impl SnapshotManager {
             left.add_undone(different.map_err(|error| stopped(error.into()))?);
             report.skipped.append(&mut left.skipped);
             let is_finished = way == Recovery::Finish;
+            // Before the journal has no steps any more, as in the restore itself.
+            if is_finished {
+                self.note_finished(
+                    RestoreRecord {
+                        at: Timestamp::now(),
+                        snapshot: report.snapshot,
+                        safety_snapshot: report.safety_snapshot,
+                        is_partial: !safety.restores_only.is_empty(),
+                        // The journal does not say; the safety snapshot brings back what was there.
+                        undoes_steps: false,
+                        left_some: false,
+                    },
+                    work.started,
+                );
+            } else {
+                self.note_taken_back(work.started);
+            }
             let not_cleared =
                 match self.settle(journal, is_finished.then_some(&work), &safety.roots) {
                     Ok(denied) => denied,
@@ -137,15 +154,6 @@ impl SnapshotManager {
             report.skipped.extend(not_cleared);
             sort(&mut report.skipped);
             if is_finished {
-                self.note(RestoreRecord {
-                    at: Timestamp::now(),
-                    snapshot: report.snapshot,
-                    safety_snapshot: report.safety_snapshot,
-                    is_partial: !safety.restores_only.is_empty(),
-                    // The journal does not say; the safety snapshot brings back what was there.
-                    undoes_steps: false,
-                    left_some: false,
-                });
                 let mut done = work.into_comparison();
                 left.retain_made(&mut done);
                 (report.changes, report.touched) = (done.changes, done.touched);

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use super::{RestoreError, Selection};
 use crate::diff;
+use crate::object::FileTime;
 use crate::snapshot::{RestoreRecord, SnapshotError, SnapshotKind, SnapshotManager};
 
 impl SnapshotManager {
@@ -42,8 +43,34 @@ impl SnapshotManager {
     /// Notes a restore that is done. If that fails, `undo` finds out from the disk that there is
     /// nothing to do.
     pub(super) fn note(&self, done: RestoreRecord) {
-        if let Err(error) = self.note_restore(done) {
+        self.change_notes(|restores| restores.push(done));
+    }
+
+    /// Notes an interrupted restore that is finished now, unless it was noted before that.
+    /// `started`: its journal's time from before the first change.
+    pub(super) fn note_finished(&self, done: RestoreRecord, started: FileTime) {
+        self.change_notes(|restores| {
+            if !restores.last().is_some_and(|last| is_since(last, started)) {
+                restores.push(done);
+            }
+        });
+    }
+
+    /// Takes the note of an interrupted restore away, which is taken back now.
+    pub(super) fn note_taken_back(&self, started: FileTime) {
+        self.change_notes(|restores| restores.retain(|restore| !is_since(restore, started)));
+    }
+
+    fn change_notes(&self, change: impl FnOnce(&mut Vec<RestoreRecord>)) {
+        if let Err(error) = self.note_restores(change) {
             tracing::warn!("the session does not say that it was restored: {error}");
         }
     }
+}
+
+/// Whether a restore was done after a file system's clock had this time. Nothing else is restored
+/// while there is a journal.
+fn is_since(restore: &RestoreRecord, started: FileTime) -> bool {
+    (restore.at.as_second(), restore.at.subsec_nanosecond())
+        >= (started.seconds, started.nanoseconds.cast_signed())
 }

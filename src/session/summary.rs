@@ -101,7 +101,7 @@ impl SessionSummary {
         metadata: SessionMetadata,
         status: SessionStatus,
     ) -> Self {
-        let undone = undone(&metadata.restores, metadata.snapshot_count);
+        let undone = undone(&metadata.restores, metadata.last_recorded());
         let mut held_labels = metadata.labels.clone();
         held_labels.retain(|label| metadata.removal(label.number).is_none());
         Self {

@@ -7,7 +7,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::diff::ChangeSummary;
-use crate::manifest::{MANIFEST_VERSION, RemovedSnapshot, SnapshotLabel};
+use crate::manifest::{
+    MANIFEST_VERSION, RemovedSnapshot, SnapshotKind, SnapshotLabel, SnapshotManifest,
+};
 use crate::object::ContentHash;
 use crate::path_text::serde_paths;
 use crate::snapshot::container_session::ContainerSession;
@@ -89,6 +91,9 @@ pub struct SessionMetadata {
     /// Snapshots that have a label, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<SnapshotLabel>,
+    /// Snapshots that restores took of the state before them, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub safety_snapshots: Vec<u64>,
     /// The agent session that it records.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentSession>,
@@ -157,6 +162,7 @@ impl SessionMetadata {
             merkle_roots: Vec::new(),
             manifest_hashes: Vec::new(),
             labels: Vec::new(),
+            safety_snapshots: Vec::new(),
             agent: None,
             container: None,
             steps: Vec::new(),
@@ -182,6 +188,19 @@ impl SessionMetadata {
                 self.tracked_paths.push(path);
             }
         }
+    }
+
+    /// Adds what a list of snapshots says of one of them.
+    pub(crate) fn describe(&mut self, manifest: &SnapshotManifest) {
+        self.labels.extend(manifest.named());
+        if manifest.kind == SnapshotKind::Safety {
+            self.safety_snapshots.push(manifest.number);
+        }
+    }
+
+    /// Number of the last snapshot that no restore took.
+    pub(crate) fn last_recorded(&self) -> Option<u64> {
+        (0..self.snapshot_count).rev().find(|number| !self.safety_snapshots.contains(number))
     }
 
     /// Whether and why a snapshot was removed.

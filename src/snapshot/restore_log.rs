@@ -57,10 +57,11 @@ pub fn standing(records: &[RestoreRecord]) -> Vec<RestoreRecord> {
 }
 
 /// How much of what the session did is undone: its baseline was brought back as a whole, that
-/// stands, and nothing was recorded since. `snapshot_count` is that of the session.
-pub fn undone(records: &[RestoreRecord], snapshot_count: u64) -> Undone {
+/// stands, and nothing was recorded since. `last_recorded` is the session's last snapshot that no
+/// restore took: the safety snapshot of a restore that failed has nothing new.
+pub fn undone(records: &[RestoreRecord], last_recorded: Option<u64>) -> Undone {
     let last_safety = records.iter().filter_map(|record| record.safety_snapshot).max();
-    if last_safety.is_some_and(|last| last + 1 < snapshot_count) {
+    if last_safety.is_some_and(|safety| last_recorded.is_some_and(|last| last > safety)) {
         return Undone::No;
     }
     let mut whole = standing(records);
@@ -78,6 +79,10 @@ pub fn undone(records: &[RestoreRecord], snapshot_count: u64) -> Undone {
 mod tests {
     use super::*;
 
+    /// The last snapshot that is no safety snapshot: that of before all restores, or a later one.
+    const LAST: u64 = 1;
+    const LATER: u64 = 9;
+
     fn record(snapshot: u64, safety: impl Into<Option<u64>>) -> RestoreRecord {
         let safety_snapshot = safety.into();
         RestoreRecord {
@@ -90,8 +95,8 @@ mod tests {
         }
     }
 
-    fn is_undone(records: &[RestoreRecord], snapshot_count: u64) -> bool {
-        undone(records, snapshot_count) == Undone::Wholly
+    fn is_undone(records: &[RestoreRecord], last_recorded: u64) -> bool {
+        undone(records, Some(last_recorded)) == Undone::Wholly
     }
 
     fn part(record: RestoreRecord) -> RestoreRecord {
@@ -100,44 +105,48 @@ mod tests {
 
     #[test]
     fn a_session_is_undone_until_that_is_taken_back() {
-        assert!(!is_undone(&[], 2));
-        assert!(is_undone(&[record(0, 2)], 3));
-        assert!(!is_undone(&[record(0, 2)], 4), "more was recorded since");
-        assert!(!is_undone(&[record(0, 2), record(2, 3)], 4));
-        assert!(is_undone(&[record(0, 2), record(2, 3), record(0, 4)], 5));
+        assert!(!is_undone(&[], LAST));
+        assert!(is_undone(&[record(0, 2)], LAST));
+        assert!(!is_undone(&[record(0, 2)], LATER), "more was recorded since");
+        assert!(!is_undone(&[record(0, 2), record(2, 3)], LAST));
+        assert!(is_undone(&[record(0, 2), record(2, 3), record(0, 4)], LAST));
         assert!(
-            is_undone(&[record(0, None)], 2),
+            is_undone(&[record(0, None)], LAST),
             "also where nothing was kept of the state before"
         );
-        assert!(!is_undone(&[record(0, 2), record(1, 3)], 4), "the state after was brought back");
+        assert!(
+            !is_undone(&[record(0, 2), record(1, 3)], LAST),
+            "the state after was brought back"
+        );
     }
 
     #[test]
     fn a_part_stands_and_does_not_make_the_session_undone() {
         let records = [part(record(0, 2))];
         assert_eq!(standing(&records), records);
-        assert!(!is_undone(&records, 3));
+        assert!(!is_undone(&records, LAST));
         assert!(standing(&[records[0], record(2, 3)]).is_empty());
         let undone = [record(0, 2), part(record(2, 3))];
-        assert!(is_undone(&undone, 4), "a part of what was before took nothing back");
+        assert!(is_undone(&undone, LAST), "a part of what was before took nothing back");
     }
 
     #[test]
     fn a_restore_that_left_something_undoes_a_session_partly_until_the_rest_is_undone() {
         let left = |record| RestoreRecord { left_some: true, ..record };
-        assert_eq!(undone(&[left(record(0, 2))], 3), Undone::Partly);
-        assert_eq!(undone(&[left(record(0, 2)), left(record(0, 3))], 4), Undone::Partly);
-        assert_eq!(undone(&[left(record(0, 2)), record(0, 3)], 4), Undone::Wholly);
-        assert_eq!(undone(&[left(record(0, 2)), record(2, 3)], 4), Undone::No);
-        assert_eq!(undone(&[left(record(0, 2))], 4), Undone::No, "more was recorded since");
-        assert_eq!(undone(&[left(part(record(0, 2)))], 3), Undone::No);
+        assert_eq!(undone(&[left(record(0, 2))], Some(LAST)), Undone::Partly);
+        assert_eq!(undone(&[left(record(0, 2)), left(record(0, 3))], Some(LAST)), Undone::Partly);
+        assert_eq!(undone(&[left(record(0, 2)), record(0, 3)], Some(LAST)), Undone::Wholly);
+        assert_eq!(undone(&[left(record(0, 2)), record(2, 3)], Some(LAST)), Undone::No);
+        let later = undone(&[left(record(0, 2))], Some(LATER));
+        assert_eq!(later, Undone::No, "more was recorded since");
+        assert_eq!(undone(&[left(part(record(0, 2)))], Some(LAST)), Undone::No);
     }
 
     #[test]
     fn steps_that_were_taken_back_stand_and_are_a_part() {
         let steps = RestoreRecord { undoes_steps: true, ..part(record(7, 9)) };
         assert_eq!(standing(&[steps]), [steps]);
-        assert!(!is_undone(&[steps], 3));
+        assert!(!is_undone(&[steps], LAST));
         assert!(standing(&[steps, record(9, 10)]).is_empty());
     }
 
@@ -145,10 +154,10 @@ mod tests {
     fn a_restore_of_any_snapshot_stands_until_it_is_reverted() {
         let records = [record(0, 2), record(1, 3)];
         assert_eq!(standing(&records), records);
-        assert!(!is_undone(&records, 4));
+        assert!(!is_undone(&records, LAST));
         let reverted = [records[0], records[1], record(3, 4)];
         assert_eq!(standing(&reverted), records[..1]);
-        assert!(is_undone(&reverted, 5));
+        assert!(is_undone(&reverted, LAST));
         let part_of_it = [records[0], part(record(2, 3))];
         assert_eq!(standing(&part_of_it), part_of_it);
     }

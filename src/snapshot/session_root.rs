@@ -24,11 +24,12 @@ use crate::object::ContentHash;
 
 /// The fields that follow from the snapshots, describe the file and not the session, or may change
 /// at any time.
-const NO_FACTS: [&str; 15] = [
+const NO_FACTS: [&str; 16] = [
     "snapshot_count",
     "merkle_roots",
     "manifest_hashes",
     "labels",
+    "safety_snapshots",
     "agent",
     "container",
     "steps",

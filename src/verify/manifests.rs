@@ -209,6 +209,14 @@ impl Manifests {
         {
             reasons.push("its labels are not those of its snapshots".to_owned());
         }
+        let is_safety = |number: &u64| match listed.get(number) {
+            Some(description) => description.kind == SnapshotKind::Safety,
+            None => *number < count as u64 && metadata.safety_snapshots.contains(number),
+        };
+        let safety: Vec<u64> = (0..count as u64).filter(is_safety).collect();
+        if metadata.safety_snapshots != safety {
+            reasons.push("its safety snapshots are not those of its snapshots".to_owned());
+        }
         // What nobody counted again is not compared.
         let steps = with_prompts(&metadata.steps);
         let said = |entry: &StepEntry| match listed.get(&entry.number) {

@@ -325,6 +325,22 @@ fn show_and_verify_say_what_an_archive_holds() {
 }
 
 #[test]
+fn what_another_compressor_made_of_the_same_bytes_is_read() {
+    let desk = Desk::new();
+    desk.create(0, "own", &["--full"]);
+    // `pzstd` begins with a frame that says how long the next one is, and that is skipped.
+    let skipped = [0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0, 1, 2, 3, 4];
+    let own = fs::read(desk.at("own")).unwrap();
+    fs::write(desk.at("other"), [&skipped[..], &own].concat()).unwrap();
+    desk.fixture.nono(&["archive", "verify", &desk.at("other")]).success();
+    // A key opens a parent, and there is none.
+    let id = desk.session.as_str();
+    let create = ["archive", "create", id, "-o", &desk.at("new"), "-i", &desk.key];
+    desk.fixture.nono(&create).fails(2, "--parent");
+    assert!(!Path::new(&desk.at("new")).exists());
+}
+
+#[test]
 fn a_wrong_key_a_flipped_bit_and_a_missing_end_are_refused() {
     let desk = Desk::new();
     desk.create(0, "sealed.age", &["--recipient", &desk.recipient]);

@@ -55,6 +55,8 @@ impl Scene {
         assert!(!self.has_journal());
         let now = self.tree();
         assert!(now == self.old || now == self.new, "at point {point}: neither state: {now:#?}");
+        // `undo` and `redo` follow from what the session says of its restores.
+        assert_eq!(self.noted_restores(), usize::from(now == self.new), "at point {point}");
         // Both states can be had from here. The store verified, so every third point tells enough.
         if point.is_multiple_of(3) {
             self.check_that_both_states_can_be_had();

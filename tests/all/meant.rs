@@ -363,3 +363,25 @@ fn a_redo_of_snapshots_by_hand_guards_what_came_after_the_undo() {
     fixture.nono(&["redo", "--yes"]).success();
     assert_eq!(read(), "base\nx\n");
 }
+
+#[test]
+fn a_redo_that_failed_leaves_the_session_undone() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    fixture.record("echo 2 > a").success();
+    fixture.record("echo 3 > a").success();
+    fixture.nono(&["undo", "--yes"]).success();
+    let mut redo = fixture.command(&["redo", "--yes"]);
+    redo.env("NONO_FAIL_POINT", "name=.nono-restore-:EIO");
+    finished(redo.output().unwrap()).fails(1, "Input/output error");
+    assert_eq!(text(&fixture, "a").unwrap(), "2\n");
+    let listed = fixture.nono(&["list", "--json"]).success().json();
+    let undone: Vec<_> = listed.as_array().unwrap().iter().map(|it| &it["undone"]).collect();
+    assert_eq!(undone, [&json!(true), &json!(false)]);
+    // So the next undo means the session before.
+    fixture.nono(&["undo", "--yes"]).success();
+    assert_eq!(text(&fixture, "a").unwrap(), "1");
+    fixture.nono(&["redo", "--yes"]).success();
+    fixture.nono(&["redo", "--yes"]).success();
+    assert_eq!(text(&fixture, "a").unwrap(), "3\n");
+}

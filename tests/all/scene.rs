@@ -108,6 +108,13 @@ impl Scene {
         self.fixture.store().join(&self.session).join("restore.journal").exists()
     }
 
+    /// How many restores the session's manifest tells of.
+    pub fn noted_restores(&self) -> usize {
+        let path = self.fixture.store().join(&self.session).join("manifest.json");
+        let manifest: serde_json::Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+        manifest["restores"].as_array().map_or(0, Vec::len)
+    }
+
     /// Names of the staging directories that are there.
     pub fn staging(&self) -> Vec<String> {
         let names = self.tree().into_keys().map(|path| path.to_string_lossy().into_owned());

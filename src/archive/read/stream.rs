@@ -12,6 +12,8 @@ use super::super::{ArchiveError, Identities};
 
 pub(in crate::archive) const AGE_MAGIC: &[u8] = b"age-encryption.org/v1";
 const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+/// The last bytes of the magic number of a frame that decompressors skip; `pzstd` begins with one.
+const SKIPPED_MAGIC: &[u8] = &[0x2a, 0x4d, 0x18];
 /// Largest window of the compression, as a power of two: 32 MiB.
 const MAX_WINDOW_LOG: u32 = 25;
 /// Longest PAX header, in bytes: attributes of one file.
@@ -84,7 +86,9 @@ impl<R: Read> Members<R> {
             }
             let decryptor = age::Decryptor::new_buffered(source).map_err(of_age)?;
             Opened::Age(decryptor.decrypt(identities.keys()).map_err(of_age)?)
-        } else if begin.starts_with(ZSTD_MAGIC) {
+        } else if begin.starts_with(ZSTD_MAGIC)
+            || matches!(begin, [0x50..=0x5f, rest @ ..] if rest.starts_with(SKIPPED_MAGIC))
+        {
             Opened::Plain(source)
         } else {
             return Err(ArchiveError::corrupt("it is neither encrypted with age nor compressed"));

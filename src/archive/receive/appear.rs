@@ -213,6 +213,7 @@ impl Receiver<'_> {
         metadata.merkle_roots.clear();
         metadata.manifest_hashes.clear();
         metadata.labels.clear();
+        metadata.safety_snapshots.clear();
         metadata.bytes_written = 0;
         let mut removed_now = Vec::new();
         let mut before: Option<LoadedManifest> = None;
@@ -224,7 +225,7 @@ impl Receiver<'_> {
             metadata.bytes_written = metadata.bytes_written.saturating_add(written);
             metadata.merkle_roots.push(loaded.manifest.merkle_root);
             metadata.manifest_hashes.push(loaded.hash);
-            metadata.labels.extend(loaded.manifest.named());
+            metadata.describe(&loaded.manifest);
             let is_target = self.targets.iter().any(|head| head.id.number() == number);
             let is_held = is_target || self.held.contains(&number);
             if is_target {

@@ -150,19 +150,19 @@ impl SnapshotManager {
             restore.safety_snapshot = prepared.before.safety;
             prepared.planned.plan.skipped = skipped;
             let target = &states.target.manifest;
-            let (mut done, left) =
-                self.carry_out(prepared.planned.plan, target, &prepared.before)?;
-            if let Err(error) = self.record_undone(undo_of(numbers, &steps)) {
-                tracing::warn!("the state after the undo is not recorded: {error}");
-            }
-            self.note(RestoreRecord {
+            let record = RestoreRecord {
                 at: Timestamp::now(),
                 snapshot: number,
                 safety_snapshot: prepared.before.safety,
                 is_partial: true,
                 undoes_steps: true,
                 left_some: false,
-            });
+            };
+            let (mut done, left) =
+                self.carry_out(prepared.planned.plan, target, &prepared.before, record)?;
+            if let Err(error) = self.record_undone(undo_of(numbers, &steps)) {
+                tracing::warn!("the state after the undo is not recorded: {error}");
+            }
             left.retain_made(&mut done);
             (restore.changes, restore.touched) = (done.changes, done.touched);
             restore.skipped = left.skipped;

@@ -397,6 +397,7 @@ impl SnapshotManager {
                 metadata.merkle_roots = current.merkle_roots;
                 metadata.manifest_hashes = current.manifest_hashes;
                 metadata.labels = current.labels;
+                metadata.safety_snapshots = current.safety_snapshots;
                 metadata.steps = current.steps;
                 metadata.restores = current.restores;
                 metadata.removed = current.removed;
@@ -410,6 +411,7 @@ impl SnapshotManager {
                 metadata.merkle_roots.clear();
                 metadata.manifest_hashes.clear();
                 metadata.labels.clear();
+                metadata.safety_snapshots.clear();
                 metadata.steps.clear();
                 metadata.restores.clear();
                 metadata.removed.clear();

@@ -385,9 +385,16 @@ impl SnapshotManager {
     }
 
     /// Notes a restore in the session's manifest, under the session's lock.
-    pub(crate) fn note_restore(&self, done: RestoreRecord) -> Result<(), SnapshotError> {
+    pub(crate) fn note_restores(
+        &self,
+        change: impl FnOnce(&mut Vec<RestoreRecord>),
+    ) -> Result<(), SnapshotError> {
         let mut metadata = self.session.metadata()?;
-        metadata.restores.push(done);
+        let before = metadata.restores.clone();
+        change(&mut metadata.restores);
+        if metadata.restores == before {
+            return Ok(());
+        }
         Ok(self.session.save_metadata(&metadata)?)
     }
 
@@ -419,7 +426,7 @@ impl SnapshotManager {
             let loaded = self.session.manifest(number)?;
             metadata.merkle_roots.push(loaded.manifest.merkle_root);
             metadata.manifest_hashes.push(loaded.hash);
-            metadata.labels.extend(loaded.manifest.named());
+            metadata.describe(&loaded.manifest);
             metadata.track(loaded.manifest.roots.iter().map(|root| root.path.clone()));
             self.list_step(metadata, &loaded.manifest, counted);
             metadata.bytes_written =

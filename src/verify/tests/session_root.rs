@@ -107,12 +107,13 @@ fn a_root_from_before_the_end_proves_all_but_the_end() {
 #[test]
 fn what_follows_from_the_snapshots_is_compared_even_when_all_hashes_agree() {
     type Edit = fn(&mut SessionMetadata);
-    let edits: [(Edit, &str); 8] = [
+    let edits: [(Edit, &str); 9] = [
         (|s| s.changes.as_mut().unwrap().created += 1, "it counts as changed"),
         (|s| s.changes = Some(crate::diff::ChangeSummary::default()), "it counts as changed"),
         (|s| s.bytes_written += 1, "bytes were written"),
         (|s| s.labels.clear(), "labels"),
         (|s| s.labels[0].label.push('x'), "labels"),
+        (|s| s.safety_snapshots.push(1), "safety snapshots"),
         (|s| s.steps.clear(), "steps"),
         (|s| s.steps[0].title.push('x'), "steps"),
         (|s| s.steps[0].prompt.as_mut().unwrap().text.push('x'), "steps"),

@@ -49,7 +49,7 @@ pub(in crate::cli) struct CreateArgs {
     #[arg(long, value_name = "FILE")]
     passphrase_file: Option<PathBuf>,
     /// A file with keys that open the parent (repeatable)
-    #[arg(long, short, value_name = "FILE")]
+    #[arg(long, short, value_name = "FILE", requires = "parent")]
     identity: Vec<PathBuf>,
     /// Print the report as JSON
     #[arg(long)]
