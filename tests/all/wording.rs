@@ -31,7 +31,7 @@ fn both_sums_of_an_undo_count_the_same_paths() {
         let sum = text.rsplit(".git: ").next().unwrap();
         sum.split_whitespace().take(2).collect::<Vec<_>>().join(" ")
     };
-    let did = planned.stdout.lines().find(|line| line.starts_with("what it did: ")).unwrap();
+    let did = planned.stdout.lines().find(|line| line.starts_with("changes to undo: ")).unwrap();
     let would = planned.stderr.lines().find(|line| line.contains("would do this")).unwrap();
     assert_eq!(sum(did), sum(would), "{}{}", planned.stdout, planned.stderr);
     assert!(did.contains("~1 modified") && did.contains("-1 deleted"), "{did}");

@@ -355,7 +355,8 @@ fn undo(
     work.run(false, context)
 }
 
-/// Shows what the session did, each repository as one thing.
+/// Shows the changes that an undo would take back, each repository as one thing. Later changes that
+/// it would overwrite are among them.
 fn preview(plan: &RestoreReport, roots: &[PathBuf], context: &Context) -> Result<(), CliError> {
     let mut out = context.out_long();
     let repositories = Repositories::restored(&plan.repositories, roots);
@@ -366,7 +367,7 @@ fn preview(plan: &RestoreReport, roots: &[PathBuf], context: &Context) -> Result
     if inverted.is_empty() {
         return Ok(());
     }
-    writeln!(out, "what it did: {sum}")?;
+    writeln!(out, "changes to undo: {sum}")?;
     write_preview(&mut out, &files, None, roots)?;
     for line in repositories.lines() {
         writeln!(out, "{}", repository_line(&line, &palette))?;
