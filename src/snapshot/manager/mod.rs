@@ -2,6 +2,7 @@
 
 mod elsewhere;
 mod error;
+mod listing;
 mod live;
 mod request;
 mod resume;
