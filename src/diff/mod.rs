@@ -150,6 +150,19 @@ impl EntryState {
         matches!(self.node, Node::Directory { .. })
     }
 
+    /// Whether one inode can have both names: the attributes and the contents are the same. A list
+    /// of links may say so of others, because a file kept changing or somebody forged the list.
+    pub(crate) fn may_be_one_file(&self, other: &Self) -> bool {
+        let is_same = match (&self.node, &other.node) {
+            (Node::Directory { .. }, _) | (_, Node::Directory { .. }) => false,
+            (Node::File { size: a, hash: x, .. }, Node::File { size: b, hash: y, .. }) => {
+                (a, x) == (b, y)
+            }
+            (one, other) => one == other,
+        };
+        is_same && self.attributes == other.attributes
+    }
+
     pub(crate) fn size(&self) -> Option<i64> {
         match self.node {
             Node::File { size, .. } => Some(i64::try_from(size).unwrap_or(i64::MAX)),

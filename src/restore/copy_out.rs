@@ -88,7 +88,7 @@ struct CopyOut<'a> {
     drops_privileges: bool,
     /// The group of hard links that a path is in, and the name in the copy that each has first.
     links: HashMap<Vec<u8>, usize>,
-    linked: HashMap<usize, Vec<u8>>,
+    linked: HashMap<usize, (Vec<u8>, EntryState)>,
     made: Vec<Made>,
     made_names: HashSet<Vec<u8>>,
     /// The directory of the last file, with its path in the copy: the next is mostly in it too.
@@ -359,6 +359,8 @@ impl CopyOut<'_> {
         };
         let group = self.links.get(path).copied();
         let first = group.and_then(|group| self.linked.get(&group));
+        // A file that kept changing was not the same under each of its names.
+        let first = first.filter(|(_, first)| first.may_be_one_file(state)).map(|(name, _)| name);
         let temporary = self.temporary.clone();
         let made = match first {
             Some(first) => {
@@ -395,7 +397,7 @@ impl CopyOut<'_> {
             }
         };
         if let Some(group) = group {
-            self.linked.entry(group).or_insert_with(|| name.to_vec());
+            self.linked.entry(group).or_insert_with(|| (name.to_vec(), state.clone()));
         }
         let shown = self.report.to.join(to_path(name));
         self.report.skipped.extend(skipped(shown.as_os_str().as_bytes(), denied));

@@ -14,8 +14,10 @@ use super::journal::Journal;
 use super::staging::{Layout, stage};
 use super::steps::Disk;
 use super::*;
+use crate::object::LinkGroups;
 use crate::progress::{NoProgress, Progress};
 use crate::snapshot::Budget;
+use crate::store::ObjectStore;
 use crate::walk::ExclusionConfig;
 
 type Seen = BTreeMap<PathBuf, (u32, i64, i64, Vec<u8>)>;
@@ -410,4 +412,61 @@ fn a_recovery_can_be_stopped_and_goes_on_later() {
         let expected = if way == Recovery::Finish { &fixture.before } else { &fixture.after };
         assert_eq!(&fixture.look(), expected);
     }
+}
+
+/// Gives the baseline another list of hard links than the one that was captured.
+fn forge_links(manager: &SnapshotManager, groups: Vec<Vec<Box<[u8]>>>) {
+    let (session, store) = (manager.session(), manager.store());
+    let mut metadata = session.metadata().unwrap();
+    let mut root = read_root_tree(store, &metadata.merkle_roots[0]).unwrap();
+    root.links = Some(store.write(&LinkGroups::new(groups).encode()).unwrap().hash);
+    let merkle_root = store.write(&root.encode()).unwrap().hash;
+    let path = session.manifest_path(0);
+    let text = std::fs::read_to_string(&path).unwrap();
+    let text = text.replace(&metadata.merkle_roots[0].to_string(), &merkle_root.to_string());
+    std::fs::write(&path, text).unwrap();
+    metadata.merkle_roots = vec![merkle_root];
+    metadata.manifest_hashes = vec![session.manifest(0).unwrap().hash];
+    session.save_metadata(&metadata).unwrap();
+}
+
+#[test]
+fn a_copy_gives_names_that_are_called_linked_their_own_contents() {
+    let fixture = Fixture::new();
+    let tracked = fixture.temp.path().join("tracked");
+    let path = |name: &str| Box::from(tracked.join(name).as_os_str().as_bytes());
+    let groups = [["changed", "same"], ["linked", "second"], ["gone", "mode"]];
+    let groups = groups.iter().map(|names| names.iter().map(|name| path(name)).collect());
+    forge_links(&fixture.manager, groups.collect());
+    let to = fixture.temp.path().join("copy");
+    let report = fixture.manager.copy_out(0, &to, &CopyOptions::default()).unwrap();
+    assert_eq!(report.skipped, []);
+    let read = |name: &str| std::fs::read_to_string(to.join(name)).unwrap();
+    assert_eq!([read("changed"), read("same"), read("mode")], ["old", "same", "mode"]);
+    let inode = |name: &str| std::fs::metadata(to.join(name)).unwrap().ino();
+    assert_eq!(inode("linked"), inode("second"));
+    assert!(to.join("gone/deep/file").exists());
+}
+
+#[cfg(feature = "archive")]
+#[test]
+fn an_archive_gives_names_that_are_called_linked_their_own_contents() {
+    use crate::archive::{ArchivePlan, Encryption, FullReason};
+    let fixture = Fixture::new();
+    let tracked = fixture.temp.path().join("tracked");
+    let path = |name: &str| Box::from(tracked.join(name).as_os_str().as_bytes());
+    let groups = [["changed", "same"], ["linked", "second"]];
+    let groups = groups.iter().map(|names| names.iter().map(|name| path(name)).collect());
+    forge_links(&fixture.manager, groups.collect());
+    let session = fixture.manager.session();
+    let plan = ArchivePlan::new(session, 0, Err(FullReason::NoParent), &NoProgress).unwrap();
+    let mut archive = Vec::new();
+    plan.write(&Encryption::None, &mut archive, &NoProgress).unwrap();
+    let mut tar = tar::Archive::new(zstd::Decoder::new(&*archive).unwrap());
+    let links = tar.entries().unwrap().filter_map(|entry| {
+        let entry = entry.unwrap();
+        let is_link = entry.header().entry_type() == tar::EntryType::Link;
+        is_link.then(|| entry.path().unwrap().file_name().unwrap().to_owned())
+    });
+    assert_eq!(links.collect::<Vec<_>>(), ["second"]);
 }

@@ -26,7 +26,7 @@ pub(in crate::archive) struct Files<'a> {
     /// Path of a hard link → group.
     groups: HashMap<&'a [u8], usize>,
     /// The path of each group that came first.
-    first: HashMap<usize, Vec<u8>>,
+    first: HashMap<usize, (Vec<u8>, Arc<EntryState>)>,
 }
 
 /// One member.
@@ -100,9 +100,12 @@ impl Iterator for Files<'_> {
             };
             let group = self.groups.get(&*path).copied().filter(|_| is_file);
             let path = [b"files/", &*path].concat();
-            let link = group.and_then(|group| self.first.get(&group)).cloned();
-            if let (Some(group), None) = (group, &link) {
-                self.first.insert(group, path.clone());
+            let first = group.and_then(|group| self.first.get(&group));
+            // A list of links that somebody else made may link what is not equal.
+            let equal = first.filter(|(_, first)| first.may_be_one_file(&state));
+            let link = equal.map(|(path, _)| path.clone());
+            if let (Some(group), None) = (group, first) {
+                self.first.insert(group, (path.clone(), Arc::clone(&state)));
             }
             return Some(Ok(FileMember { path, state, link }));
         }
