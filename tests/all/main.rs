@@ -87,6 +87,7 @@ mod undo;
 mod undo_in_part;
 mod undo_scope;
 mod undo_steps;
+mod unread;
 mod unstable;
 mod usage;
 mod views;
