@@ -61,7 +61,7 @@ pub enum LeftOutState {
         #[serde(default, skip_serializing_if = "is_false")]
         is_directory: bool,
         /// Permission bits.
-        mode: u32,
+        mode: u16,
         /// Length in bytes.
         size: u64,
         /// Inode number.

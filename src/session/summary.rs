@@ -170,7 +170,8 @@ fn has_lost_unread(session: &SessionDir) -> Result<bool, ManifestError> {
     let numbers = session.snapshot_numbers()?;
     let Some(first) = numbers.first() else { return Ok(false) };
     let then = session.manifest(*first)?.manifest.not_captured;
-    let could_not_read = |left: &NotCaptured| left.state.as_ref().is_some_and(|s| s.is_unreadable());
+    let could_not_read =
+        |left: &NotCaptured| left.state.as_ref().is_some_and(|s| s.is_unreadable());
     if !then.iter().any(could_not_read) {
         return Ok(false);
     }

@@ -90,6 +90,7 @@ mod undo_steps;
 mod unread;
 mod unstable;
 mod usage;
+mod user_edits;
 mod views;
 mod wording;
 mod wrong_use;

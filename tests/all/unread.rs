@@ -139,7 +139,10 @@ fn the_notes_about_an_unreadable_path_are_what_its_inode_says() {
     let show = fixture.nono(&["rollback", "show", "latest", "--json"]).success().json();
     let left = show["snapshots"][0]["not_captured"].as_array().unwrap();
     let [closed, secret] = &left[..] else { panic!("{show}") };
-    assert_eq!((&closed["reason"], &closed["state"]["kind"]), (&json!("unreadable"), &json!("unreadable")));
+    assert_eq!(
+        (&closed["reason"], &closed["state"]["kind"]),
+        (&json!("unreadable"), &json!("unreadable"))
+    );
     assert_eq!(closed["state"]["is_directory"], true);
     assert_eq!(secret["state"]["size"], 14);
     assert_eq!(secret["state"]["mode"], 0);
