@@ -242,7 +242,7 @@ fn committed(fixture: &Fixture, agent_commits: bool) {
     git(fixture, &["add", "-A"]);
     git(fixture, &["commit", "-qm", "first"]);
     let agent = started(fixture);
-    agent.shell("echo 1 > agents; git status --short");
+    agent.shell("echo 1 > agents; git status --short >/dev/null");
     if agent_commits {
         agent.shell("git -c user.name=a -c user.email=a@b commit -qam agents");
     }
