@@ -3,8 +3,8 @@
 //! The steps of the session say whose each change is. A path that only the user changed stays, and
 //! is named as spared. A path that both changed is a conflict. Always true: where nobody can tell
 //! whose a change is, it counts as both's, so the path is a conflict and is never overwritten
-//! unasked. That is so for steps that were thinned between two others of another maker, for
-//! snapshots that a person took, and for all of a session whose states in between are damaged.
+//! unasked. That is so for a thinned step that goes with the next one of another maker, for late
+//! changes, for snapshots that a person took, and for all of a session with a damaged state.
 //!
 //! What an undo brought to a path is nobody's change: the state before a restore and the one after
 //! it differ by what was restored.
@@ -41,11 +41,13 @@ impl Makers {
             return Self { agent: false, user };
         }
         match &manifest.step {
-            Some(Step { kind: StepKind::Tool | StepKind::Late, .. }) => agents,
+            Some(Step { kind: StepKind::Tool, .. }) => agents,
             Some(Step { kind: StepKind::Checkpoint, call_id: Some(_), .. }) => agents,
             Some(Step { kind: StepKind::UserEdits, .. }) => Self { agent: false, user },
             Some(Step { kind: StepKind::Undo, .. }) => Self::default(),
-            Some(Step { kind: StepKind::Checkpoint, .. }) | None => Self { agent: true, user },
+            Some(Step { kind: StepKind::Late | StepKind::Checkpoint, .. }) | None => {
+                Self { agent: true, user }
+            }
         }
     }
 
@@ -286,8 +288,8 @@ impl UserEdits {
         spared
     }
 
-    /// The user's paths that cannot stay without keeping from others what the undo is about: what is
-    /// below a directory that the user removed, or made of a file.
+    /// The user's paths that cannot stay if the agent's work is undone: directories that the user
+    /// removed, or made a file of, and in which the agent had changed something.
     fn contested(&self, plan: &RestorePlan) -> HashSet<Vec<u8>> {
         let is_users = |path: &[u8]| self.paths.get(path).is_some_and(|it| !it.is_agents);
         let puts = plan.actions.puts.iter().map(|put| &put.path);

@@ -224,6 +224,75 @@ fn a_session_in_which_only_the_user_changed_something_is_passed_over() {
     assert_eq!(["a", "b"].map(|name| text(&fixture, name).unwrap()), ["0", "mine"]);
 }
 
+#[test]
+fn what_a_command_in_the_background_may_have_written_is_a_conflict() {
+    let fixture = Fixture::new();
+    for name in ["agents", "late", "mine"] {
+        fixture.write(name, "0");
+    }
+    let agent = started(&fixture);
+    let watch = json!({"command": "make watch", "run_in_background": true});
+    agent.call("Bash", watch, || {});
+    fixture.write("late", "whose?");
+    agent.shell("echo 1 > agents");
+    agent.turn_end();
+    fixture.write("mine", "mine");
+    agent.end();
+    assert_eq!(kinds(&fixture), ["late", "tool", "user_edits"]);
+    undo(&fixture, &[]).fails(1, "late: you may have edited it, too, up to step 1");
+    let state = || ["agents", "late", "mine"].map(|name| text(&fixture, name).unwrap());
+    undo(&fixture, &["--keep-newer"]).success();
+    assert_eq!(state(), ["0", "whose?", "mine"]);
+    undo(&fixture, &["--force"]).success();
+    assert_eq!(state(), ["0", "0", "mine"]);
+}
+
+#[test]
+fn what_an_undo_brought_back_is_nobodys_edit() {
+    let fixture = Fixture::new();
+    for name in ["one", "two", "mine"] {
+        fixture.write(name, "0");
+    }
+    let agent = started(&fixture);
+    agent.shell("echo 1 > one");
+    agent.shell("echo 1 > two");
+    agent.turn_end();
+    // No step holds it, and the state before the undo of a step does.
+    fixture.write("mine", "mine");
+    fixture.nono(&["undo", "--step", "1", "--yes"]).success();
+    agent.prompt("two");
+    agent.shell("echo 5 > one");
+    agent.turn_end();
+    let state = || ["one", "two", "mine"].map(|name| text(&fixture, name).unwrap());
+    assert_eq!(state(), ["5\n", "1\n", "mine"]);
+    undo(&fixture, &[]).success();
+    assert_eq!(state(), ["0", "0", "mine"]);
+    // The agent goes on after the undo of all.
+    agent.prompt("three");
+    agent.shell("echo 7 > two");
+    agent.turn_end();
+    assert_eq!(state(), ["0", "7\n", "mine"]);
+    let planned = fixture.nono(&["undo", "--dry-run", "--json"]).success().json();
+    assert_eq!(named(&fixture, &planned, "spared"), ["mine"], "{planned}");
+    undo(&fixture, &[]).success();
+    assert_eq!(state(), ["0", "0", "mine"]);
+}
+
+#[test]
+fn where_a_state_in_between_is_damaged_every_path_is_a_conflict() {
+    let fixture = Fixture::new();
+    together(&fixture);
+    let manifest = fixture.session().join("snapshots/2/manifest.json");
+    let manifest: Value = serde_json::from_slice(&fs::read(manifest).unwrap()).unwrap();
+    let root = manifest["merkle_root"].as_str().unwrap();
+    fs::remove_file(fixture.store().join("objects").join(&root[..2]).join(&root[2..])).unwrap();
+    let planned = fixture.nono(&["undo", "--dry-run", "--json"]).fails(1, "").json();
+    let conflicts = ["agents", "mine", "shared"];
+    assert_eq!(named(&fixture, &planned, "conflicts"), conflicts, "{planned}");
+    undo(&fixture, &["--force"]).success();
+    assert_eq!(three(&fixture), ["0", "0", "0"]);
+}
+
 fn git(fixture: &Fixture, words: &[&str]) -> String {
     let name = ["-c", "user.name=n", "-c", "user.email=n@example.org", "-c", "gc.auto=0"];
     let mut git = Command::new("git");
