@@ -59,11 +59,6 @@ impl Unrecorded {
         (self.left, self.lost)
     }
 
-    /// The paths that a restore leaves, and is not complete for.
-    pub(super) fn left(&self) -> &[NotCaptured] {
-        &self.left
-    }
-
     pub(super) fn names(&self, path: &Path) -> bool {
         self.left.iter().any(|left| left.path == path)
     }

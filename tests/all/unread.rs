@@ -61,7 +61,9 @@ fn what_a_command_opened_changed_and_closed_again_is_named_wherever_somebody_ask
     let fixture = closed();
     let script = "chmod 700 closed; echo evil > closed/inside; chmod 0 closed
         chmod 600 secret; echo evil > secret; chmod 0 secret; echo 2 > a";
-    let run = fixture.record(script).success();
+    let place = fixture.path("home/report").display().to_string();
+    let words = ["run", "--rollback", "--report", &place, "--", "sh", "-c", script];
+    let run = fixture.nono(&words).success();
     let project = fixture.project().display().to_string();
     for path in ["closed/", "secret"] {
         says(&run, &format!("changed, {NOTHING_HELD}{project}/{path}\n"));
@@ -69,6 +71,9 @@ fn what_a_command_opened_changed_and_closed_again_is_named_wherever_somebody_ask
     assert!(!run.says("could not be read, so a change"), "{}", run.stderr);
     let expected = [("closed", "changed"), ("secret", "changed")];
     let expected = expected.map(|(path, what)| (path.to_owned(), what.to_owned()));
+    let report = fixture.path("home/report");
+    let report: Value = serde_json::from_slice(&fs::read(report).unwrap()).unwrap();
+    assert_eq!(lost(&report), expected, "{report}");
     let status = fixture.nono(&["status", "--json"]).success().json();
     assert_eq!(lost(&status["since"]), expected, "{status}");
     let status = fixture.nono(&["status"]).success();
