@@ -413,6 +413,12 @@ class Conflict:
         ``"permissions_changed"``.
         """
 
+    @property
+    def user_step(self) -> int | None:
+        """For an undo of an agent's session: number of the last step in which the user edited the
+        path, or may have.
+        """
+
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...

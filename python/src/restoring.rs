@@ -93,6 +93,7 @@ pub(crate) fn skipped(skipped: &[Skipped]) -> BTreeMap<OsString, String> {
 pub(crate) struct Conflict {
     path: PathBuf,
     change_type: ChangeType,
+    user_step: Option<u64>,
 }
 
 #[pymethods]
@@ -107,6 +108,13 @@ impl Conflict {
     #[getter]
     fn change_type(&self) -> &'static str {
         change_word(self.change_type)
+    }
+
+    /// For an undo of an agent's session: number of the last step in which the user edited the
+    /// path, or may have.
+    #[getter]
+    fn user_step(&self) -> Option<u64> {
+        self.user_step
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
@@ -212,6 +220,7 @@ impl RestoreReport {
         let conflict = |it: &restore::Conflict| Conflict {
             path: it.path.clone(),
             change_type: it.change_type,
+            user_step: it.user_edit.map(|edit| edit.step),
         };
         conflicts.map(conflict).collect()
     }

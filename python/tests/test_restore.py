@@ -86,6 +86,7 @@ def test_later_changes_are_conflicts(changed: SnapshotManager, work: Path) -> No
     ((conflict),) = refused.conflicts
     assert (conflict.path, conflict.change_type) == (str(work / "one.txt"), "modified")
     assert repr(conflict) == f"Conflict(path={str(work / 'one.txt')!r}, change_type='modified')"
+    assert conflict.user_step is None
     assert refused.changes == [] and (work / "new.txt").exists()
     assert pickle.loads(pickle.dumps(refused)) == refused
     with pytest.raises(NonoError, match="changed after the session") as caught:

@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::context::Context;
 use super::error::CliError;
 use super::supervise::Leftover;
-use crate::diff::ChangeSummary;
+use crate::diff::{ChangeSummary, Lost};
 use crate::object::ContentHash;
 use crate::path_text::{Shown, encode};
 use crate::session::Recorded;
@@ -48,6 +48,8 @@ struct Facts {
     exit_code: u8,
     /// New paths without a record, which no restore removes.
     unrecorded: Vec<NotCaptured>,
+    /// Left-out paths of the state before that are gone or different: no restore brings them back.
+    lost: Vec<Lost>,
     leftovers: Vec<LeftoverReport>,
     /// Why something failed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,12 +80,16 @@ impl RunReport {
     }
 
     /// The last state is recorded.
-    pub(super) fn recorded(&self, recorded: &Recorded, unrecorded: &[NotCaptured]) {
+    pub(super) fn recorded(
+        &self,
+        recorded: &Recorded,
+        (unrecorded, lost): (Vec<NotCaptured>, Vec<Lost>),
+    ) {
         let mut facts = self.0.lock();
         facts.snapshots = recorded.last.number + 1;
         facts.changes = Some(ChangeSummary::of(&recorded.changes));
         facts.root = Some(recorded.session_root);
-        facts.unrecorded = unrecorded.to_vec();
+        (facts.unrecorded, facts.lost) = (unrecorded, lost);
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::context::Context;
 use crate::diff::{self, Lookup, Lost};
 use crate::path_text::Shown;
-use crate::snapshot::{NotCaptured, SnapshotManifest};
+use crate::snapshot::{NotCaptured, NotCapturedReason, SnapshotManifest};
 use crate::store::{ObjectSource, StoreError, read_root_tree};
 
 /// So many paths are named one by one.
@@ -18,6 +18,8 @@ pub(super) struct Unrecorded {
     left: Vec<NotCaptured>,
     rebuildable: Vec<PathBuf>,
     lost: Vec<Lost>,
+    /// What neither of the two states could read, and is as it was for all that is known.
+    unread: Vec<PathBuf>,
 }
 
 impl Unrecorded {
@@ -38,6 +40,11 @@ impl Unrecorded {
             }
         }
         found.lost = diff::lost(&before.not_captured, &now.not_captured);
+        let is_unread =
+            |left: &&NotCaptured| matches!(left.reason, NotCapturedReason::Unreadable { .. });
+        let unread = before.not_captured.iter().filter(is_unread).map(|left| &left.path);
+        let is_lost = |path: &Path| found.lost.iter().any(|lost| lost.path == path);
+        found.unread = unread.filter(|path| !is_lost(path)).cloned().collect();
         Ok(found)
     }
 
@@ -50,11 +57,6 @@ impl Unrecorded {
     /// that.
     pub(super) fn into_left(self) -> (Vec<NotCaptured>, Vec<Lost>) {
         (self.left, self.lost)
-    }
-
-    /// The paths that a restore leaves, and is not complete for.
-    pub(super) fn left(&self) -> &[NotCaptured] {
-        &self.left
     }
 
     pub(super) fn names(&self, path: &Path) -> bool {
@@ -79,6 +81,7 @@ impl Unrecorded {
         }
         say_rebuildable(&self.rebuildable, context);
         report_lost(&self.lost, context);
+        say_unread(&self.unread, context);
     }
 }
 
@@ -94,6 +97,19 @@ pub(super) fn say_rebuildable(paths: &[PathBuf], context: &Context) {
     };
     let named = named.join(", ");
     context.say(format_args!("new and not recorded, but can be made again: {named}{others}"));
+}
+
+/// Says in one line what could not be read, so that nobody takes it for recorded.
+fn say_unread(paths: &[PathBuf], context: &Context) {
+    let Some(first) = paths.first() else { return };
+    let first = Shown::path(first);
+    let others = match paths.len() - 1 {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    context.say(format_args!(
+        "could not be read, so a change there cannot be undone: {first}{others}"
+    ));
 }
 
 /// Names the left-out paths that are not as they were; rebuildable ones in one line.
@@ -120,8 +136,14 @@ pub(super) fn report_lost(lost: &[Lost], context: &Context) {
     }
 }
 
-/// `not recorded and gone: /p/big.iso`.
+/// `not recorded and gone: /p/big.iso`, or `changed, and no snapshot holds what it was: /p/closed/`.
 pub(super) fn told(lost: &Lost) -> String {
     let slash = if lost.is_directory { "/" } else { "" };
-    format!("not recorded and {}: {}{slash}", lost.what, Shown::path(&lost.path))
+    let (what, path) = (lost.what, Shown::path(&lost.path));
+    match lost.reason {
+        NotCapturedReason::Unreadable { .. } => {
+            format!("{what}, and no snapshot holds what it was: {path}{slash}")
+        }
+        _ => format!("not recorded and {what}: {path}{slash}"),
+    }
 }

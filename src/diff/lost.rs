@@ -65,12 +65,31 @@ pub fn lost(then: &[NotCaptured], now: &[NotCaptured]) -> Vec<Lost> {
         Some(Lost {
             path: left.path.clone(),
             what,
-            is_directory: !matches!(state, LeftOutState::File { .. }),
+            is_directory: state.is_directory(),
             is_rebuildable: state.is_rebuildable(),
             reason: left.reason.clone(),
         })
     };
     then.iter().filter_map(became).collect()
+}
+
+/// Whether a later snapshot tells, by its record alone, that something which an earlier one could
+/// not read is gone or another.
+pub(crate) fn has_lost_unread(then: &[NotCaptured], now: &[NotCaptured]) -> bool {
+    let mut unread = then.iter().filter_map(|left| {
+        let state = left.state.as_ref().filter(|state| state.is_unreadable())?;
+        Some((left.path.as_path(), state))
+    });
+    unread.any(|(path, state)| {
+        let found = now.binary_search_by(|left| left.path.as_os_str().cmp(path.as_os_str()));
+        match found.ok().and_then(|at| now[at].state.as_ref()) {
+            Some(now) if now.is_unreadable() => state.differs(now),
+            // It could be read, or is not there. A directory above it may hide it.
+            _ => !path.ancestors().any(|above| {
+                now.binary_search_by(|left| left.path.as_os_str().cmp(above.as_os_str())).is_ok()
+            }),
+        }
+    })
 }
 
 /// Whether both were noted in the same way.

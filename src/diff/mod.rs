@@ -27,6 +27,7 @@ use crate::walk::DOT_GIT;
 pub use compare::{Differences, compare, differences, differences_of};
 pub use count::count_changes;
 pub(crate) use lookup::Lookup;
+pub(crate) use lost::has_lost_unread;
 pub use lost::{Lost, LostAs, lost};
 pub use unrecorded::unrecorded;
 pub(crate) use unrecorded::{can_be_made_again, new_among};

@@ -1,6 +1,6 @@
 //! How something was that is not in a snapshot: enough to tell later that it is gone, or another.
 //!
-//! Nothing is read for it. Little is noted of a rebuildable directory, because it differs after
+//! Nothing is read for it. What could not be read has an inode all the same. Little is noted of a rebuildable directory, because it differs after
 //! every build. Recorded entries of a left-out directory (force-included or tracked by git) count
 //! for nothing here: their changes are told as changes.
 
@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use serde::{Deserialize, Serialize};
 
+use super::step::is_false;
 use crate::byte_path;
 use crate::sys::{self, Dir, FileKind, FileTime, Stat};
 
@@ -54,6 +55,23 @@ pub enum LeftOutState {
         /// Last modification of the directory itself.
         mtime_ns: i64,
     },
+    /// Something that could not be read: what its inode says.
+    Unreadable {
+        /// Whether it is a directory.
+        #[serde(default, skip_serializing_if = "is_false")]
+        is_directory: bool,
+        /// Permission bits.
+        mode: u16,
+        /// Length in bytes.
+        size: u64,
+        /// Inode number.
+        inode: u64,
+        /// Last modification.
+        mtime_ns: i64,
+        /// Last change of the inode; of a file with several names it says nothing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ctime_ns: Option<i64>,
+    },
 }
 
 fn nanoseconds(time: FileTime) -> i64 {
@@ -86,6 +104,32 @@ impl LeftOutState {
         }
     }
 
+    /// The notes about something that could not be read.
+    pub(crate) fn of_unreadable(stat: &Stat) -> Self {
+        Self::Unreadable {
+            is_directory: stat.kind == FileKind::Directory,
+            mode: stat.mode,
+            size: stat.size,
+            inode: stat.ino,
+            mtime_ns: nanoseconds(stat.mtime),
+            ctime_ns: own_change(stat),
+        }
+    }
+
+    /// Whether these are the notes about something that could not be read.
+    pub fn is_unreadable(&self) -> bool {
+        matches!(self, Self::Unreadable { .. })
+    }
+
+    /// Whether it was a directory.
+    pub(crate) fn is_directory(&self) -> bool {
+        match self {
+            Self::File { .. } => false,
+            Self::Directory { .. } | Self::Rebuildable { .. } => true,
+            Self::Unreadable { is_directory, .. } => *is_directory,
+        }
+    }
+
     /// Whether it is a directory that a program makes again.
     pub fn is_rebuildable(&self) -> bool {
         matches!(self, Self::Rebuildable { .. })
@@ -106,6 +150,13 @@ impl LeftOutState {
                 let is_touched = ctime_ns.zip(*ctime).is_some_and(|(then, now)| then != now);
                 (size, inode, mtime_ns) != (size_now, inode_now, mtime) || is_touched
             }
+            (
+                Self::Unreadable { ctime_ns: Some(_), .. },
+                Self::Unreadable { ctime_ns: Some(_), .. },
+            ) => self != now,
+            (Self::Unreadable { .. }, Self::Unreadable { .. }) => {
+                self.without_ctime() != now.without_ctime()
+            }
             (Self::Rebuildable { .. }, Self::File { .. }) => true,
             // Its own time is all that was noted.
             (
@@ -115,6 +166,14 @@ impl LeftOutState {
             (Self::Rebuildable { .. }, Self::Directory { .. }) => true,
             (then, now) => then != now,
         }
+    }
+
+    fn without_ctime(&self) -> Self {
+        let mut state = self.clone();
+        if let Self::File { ctime_ns, .. } | Self::Unreadable { ctime_ns, .. } = &mut state {
+            *ctime_ns = None;
+        }
+        state
     }
 
     /// How what lies at an absolute path is now, noted as this was. `None`: nothing is there, or
@@ -132,6 +191,9 @@ impl LeftOutState {
         };
         let name = name.as_bytes();
         let Some(stat) = parent.try_stat(name)? else { return Ok(None) };
+        if self.is_unreadable() {
+            return Ok(Some(Self::of_unreadable(&stat)));
+        }
         if stat.kind != FileKind::Directory {
             return Ok(Self::of_file(&stat));
         }

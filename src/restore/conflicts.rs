@@ -10,7 +10,7 @@
 //! interrupted, later changes are its own; but a redo takes back a restore, and guards what came
 //! after that. An undo is about the changes of the session: a path without one is in conflict with
 //! nothing and stays, whatever is to become of the conflicts. And of a session of snapshots that
-//! were taken by hand, it guards what is newer than the last of them.
+//! were taken by hand, and of an agent, it guards what is newer than the last of them.
 
 use std::cmp::Ordering;
 use std::ffi::OsString;
@@ -45,6 +45,19 @@ pub struct Conflict {
     /// For a git directory: the obstacles.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repository: Option<RepositoryConflict>,
+    /// For an undo of an agent's session: the user's own edit of it, between the calls of the
+    /// agent, who changed it as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_edit: Option<UserEdit>,
+}
+
+/// The last edit of a path by the user in the session of an agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserEdit {
+    /// Number of the step.
+    pub step: u64,
+    /// Whether the step holds the user's edits alone. Else nobody can tell whose the change is.
+    pub is_certain: bool,
 }
 
 /// Why a git directory is in conflict.
@@ -87,16 +100,24 @@ impl AllConflicts {
 }
 
 /// The conflicts of a plan, sorted by path, until they are told: there may be millions.
-pub(super) type Conflicts = PackedPaths<ChangeType>;
+pub(super) type Conflicts = PackedPaths<Later>;
+
+/// Why a path is in conflict.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Later {
+    pub(super) change_type: ChangeType,
+    pub(super) user_edit: Option<UserEdit>,
+}
 
 impl Conflicts {
     /// As they are told.
     pub(super) fn told(&self) -> Vec<Conflict> {
-        let conflict = |(path, change_type): (Vec<u8>, &ChangeType)| Conflict {
+        let conflict = |(path, later): (Vec<u8>, &Later)| Conflict {
             path: PathBuf::from(OsString::from_vec(path)),
-            change_type: *change_type,
+            change_type: later.change_type,
             sessions: Vec::new(),
             repository: None,
+            user_edit: later.user_edit,
         };
         self.iter().map(conflict).collect()
     }
@@ -113,9 +134,9 @@ pub(super) fn take_foreign(
     let mut foreign = Vec::new();
     let mut own = Alongside::new(diff::differences(store, before, after)?);
     let mut paths = Conflicts::default();
-    for (path, change_type) in conflicts.paths.iter() {
+    for (path, later) in conflicts.paths.iter() {
         match own.at(&path)? {
-            Some(_) => paths.push(&path, *change_type),
+            Some(_) => paths.push(&path, *later),
             None => foreign.push(PathBuf::from(OsString::from_vec(path))),
         }
     }
@@ -154,15 +175,15 @@ pub enum OnConflict {
 }
 
 /// Differences beside a list of paths in the same order: either may have millions.
-struct Alongside<'a>(Peekable<Differences<'a>>);
+pub(super) struct Alongside<'a>(Peekable<Differences<'a>>);
 
 impl<'a> Alongside<'a> {
-    fn new(differences: Differences<'a>) -> Self {
+    pub(super) fn new(differences: Differences<'a>) -> Self {
         Self(differences.peekable())
     }
 
     /// The difference of a path. Paths come in order.
-    fn at(&mut self, path: &[u8]) -> Result<Option<Difference>, StoreError> {
+    pub(super) fn at(&mut self, path: &[u8]) -> Result<Option<Difference>, StoreError> {
         while let Some(next) = self.0.peek() {
             match next.as_ref().map(|next| byte_path::order(&next.path, path)) {
                 Ok(Ordering::Greater) => return Ok(None),
@@ -230,7 +251,7 @@ pub(super) fn conflicts(
                 || put_there.is_some_and(|state| is_left(state.new.as_ref(), &difference));
         }
         if !is_explained {
-            conflicts.push(&path, change_type);
+            conflicts.push(&path, Later { change_type, user_edit: None });
         }
     }
     Ok(conflicts)

@@ -39,6 +39,7 @@ mod steps;
 mod take_back;
 #[cfg(test)]
 mod tests;
+mod user_edits;
 
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
@@ -59,7 +60,7 @@ use crate::store::{ObjectSource, OverlayStore, read_root_tree};
 
 use check_selection::check_selection;
 use conflicts::AllConflicts;
-pub use conflicts::{Conflict, OnConflict, RepositoryConflict};
+pub use conflicts::{Conflict, OnConflict, RepositoryConflict, UserEdit};
 pub use copy_out::{CopyOptions, CopyReport};
 pub use discard::DiscardReport;
 pub use error::RestoreError;
@@ -76,6 +77,7 @@ use selection::Selected;
 pub use selection::Selection;
 #[cfg(feature = "cli")]
 pub use step_undo::{StepConflict, StepUndoReport};
+use user_edits::UserEdits;
 #[cfg(feature = "container")]
 pub(crate) use {attributes::apply as apply_attributes, make::make, staging::SURELY_COPIED_BYTES};
 
@@ -98,7 +100,8 @@ pub struct RestoreReport {
     pub directory_times: u64,
     /// Paths with later changes that the restore would undo, too.
     pub conflicts: Vec<Conflict>,
-    /// Paths that were changed later, and not by the session that is undone: they stay.
+    /// Paths that were changed later, or by the user between the calls of an agent, and not by the
+    /// session that is undone: they stay.
     #[serde(default, with = "serde_paths")]
     pub spared: Vec<PathBuf>,
     /// Git directories among the changes, and what HEAD and the refs of each did.
@@ -168,8 +171,9 @@ pub struct RestoreOptions {
     /// Leave git directories as they are: commits, branches and the index stay.
     pub keep_commits: bool,
     /// Whether what the session did is meant, and not the state of the snapshot: a path that was
-    /// changed later and not by the session stays, and is no conflict. Of an open session of
-    /// snapshots, what is newer than the last of them is a later change.
+    /// changed later and not by the session stays, and is no conflict. The session of an agent is
+    /// what the agent did: the user's own edits between the calls stay. Of an open session of
+    /// snapshots or of an agent, what is newer than the last of them is a later change.
     pub is_undo: bool,
     /// Whether files of a session that an archive brought get setuid, setgid and capabilities.
     pub with_privileges: bool,
@@ -457,7 +461,7 @@ impl SnapshotManager {
         let last = conflicts::last_ordinary(chain);
         let metadata = self.session().metadata()?;
         let is_guarded = options.is_undo
-            && metadata.origin == SessionOrigin::Snapshot
+            && matches!(metadata.origin, SessionOrigin::Snapshot | SessionOrigin::Agent)
             && last.is_some_and(|last| last.number != target.number);
         let has_later_changes = metadata.ended.is_some() || is_guarded || options.takes_back;
         let mut conflicts = if has_later_changes {
@@ -476,6 +480,11 @@ impl SnapshotManager {
             if !conflicts.is_empty() {
                 spared = conflicts::take_foreign(&mut conflicts, source, before, after)?;
                 left.extend(spared.iter().map(|path| bytes_of(path)));
+            }
+            if metadata.origin == SessionOrigin::Agent {
+                let edits = UserEdits::find(source, chain, &metadata, target, &repositories)?;
+                spared.extend(edits.settle(&plan, &repositories, &mut conflicts, &mut left));
+                spared.sort();
             }
         }
         if options.on_conflict == OnConflict::KeepNewer {

@@ -39,8 +39,12 @@ impl RestorePlan {
             .filter_map(|(path, told)| Some((path, told.change_type()?)))
             .collect();
         let actions = &mut self.actions;
-        // Below a path that stays a file (or stays away), nothing can be done.
-        let structural = actions.removals.iter().map(|removal| &removal.path);
+        // Below a path that stays a file (or stays away), nothing can be done. Of a directory that
+        // stays, what is in it can go.
+        let removals = actions.removals.iter();
+        let files =
+            removals.filter(|removal| !matches!(removal.current.node, Node::Directory { .. }));
+        let structural = files.map(|removal| &removal.path);
         let structural = structural.chain(&actions.directories);
         let structural = structural.chain(actions.puts.iter().map(|put| &put.path));
         let barred: HashSet<Vec<u8>> =

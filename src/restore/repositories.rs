@@ -13,7 +13,7 @@ use super::conflicts::{self, Conflict, Conflicts, RepositoryConflict};
 use super::plan::RestorePlan;
 use super::selection::Selected;
 use crate::byte_path;
-use crate::diff::{ChangeType, Difference, EntryState, Lookup};
+use crate::diff::{self, ChangeType, Difference, EntryState, Lookup};
 use crate::git::{
     self, GitDirs, GitState, Move, RepositoryChange, is_added_object, is_bookkeeping, is_lock,
 };
@@ -166,6 +166,50 @@ impl Repositories {
         Ok(unchanged)
     }
 
+    /// The git directories of the plan in which somebody worked between two snapshots: HEAD, a
+    /// branch, a tag or the stash moved, something else is staged, or a file is another that git
+    /// does not write by itself.
+    pub(super) fn worked_on_between(
+        &self,
+        source: &dyn ObjectSource,
+        before: &ContentHash,
+        after: &ContentHash,
+    ) -> Result<Vec<Vec<u8>>, StoreError> {
+        let mut found = Vec::new();
+        if self.dirs.is_empty() {
+            return Ok(found);
+        }
+        let roots = (read_root_tree(source, before)?, read_root_tree(source, after)?);
+        let (mut then, mut now) = (Lookup::new(source, &roots.0), Lookup::new(source, &roots.1));
+        for git_dir in &self.dirs {
+            let (old, new) = (then.find(git_dir)?, now.find(git_dir)?);
+            if old.as_ref().map(|old| &old.node) == new.as_ref().map(|new| &new.node) {
+                continue;
+            }
+            let path = to_path(git_dir);
+            let state = |root| GitState::in_snapshot(source, root, path);
+            let index = [git_dir, &b"/"[..], INDEX].concat();
+            let (old_index, new_index) = (then.find(&index)?, now.find(&index)?);
+            let node = |state: Option<EntryState>| state.map(|state| state.node);
+            let (old_index, new_index) = (node(old_index), node(new_index));
+            let mut is_work = !is_same(state(before)?.as_ref(), state(after)?.as_ref())
+                || (old_index != new_index && !stage_the_same(source, old_index, new_index)?);
+            if !is_work {
+                for difference in diff::differences_of(source, git_dir, old.as_ref(), new.as_ref())
+                {
+                    let difference = difference?;
+                    let inside = byte_path::relative_to(&difference.path, git_dir);
+                    let is_by_itself = inside.is_some_and(is_bookkeeping);
+                    is_work |= !is_by_itself && difference.change_type().is_some();
+                }
+            }
+            if is_work {
+                found.push(git_dir.clone());
+            }
+        }
+        Ok(found)
+    }
+
     /// Takes the conflicts in git directories out of `paths`, and returns those that somebody has
     /// to decide about, one for each repository.
     pub(super) fn conflicts(
@@ -197,6 +241,7 @@ impl Repositories {
                 change_type,
                 sessions: Vec::new(),
                 repository: Some(repository),
+                user_edit: None,
             });
             decided.insert(git_dir, conflict);
         }
@@ -254,16 +299,22 @@ fn is_index_alone(source: &dyn ObjectSource, old: &Node, new: &Node) -> Result<b
         Ok((index, entries))
     };
     let ((old_index, old), (new_index, new)) = (take_index(old)?, take_index(new)?);
-    if old != new {
-        return Ok(false);
-    }
+    Ok(old == new && stage_the_same(source, old_index, new_index)?)
+}
+
+/// Whether two indexes are known to stage the same.
+fn stage_the_same(
+    source: &dyn ObjectSource,
+    old: Option<Node>,
+    new: Option<Node>,
+) -> Result<bool, StoreError> {
     let staging = |index: Option<Node>| match index {
         Some(Node::File { size, hash, .. }) if size <= MAX_INDEX_BYTES => {
             Ok::<_, StoreError>(staged(&source.read(&hash, MAX_INDEX_BYTES)?))
         }
         _ => Ok(None),
     };
-    let (old, new) = (staging(old_index)?, staging(new_index)?);
+    let (old, new) = (staging(old)?, staging(new)?);
     Ok(old.is_some() && old == new)
 }
 

@@ -59,9 +59,12 @@ impl Place {
 
 impl SessionSummary {
     /// Whether the session may have changed something, or may be about to. One without a second
-    /// snapshot has no last state to tell by.
+    /// snapshot has no last state to tell by. What no snapshot holds was changed, too.
     pub fn may_have_changed(&self) -> bool {
-        self.status != SessionStatus::Completed || self.snapshot_count < 2 || self.has_changes()
+        self.status != SessionStatus::Completed
+            || self.snapshot_count < 2
+            || self.has_changes()
+            || self.has_lost_unread
     }
 
     /// Whether one of these paths and one of the tracked paths contain one another.
@@ -336,6 +339,7 @@ mod tests {
             origin: SessionOrigin::Run,
             status: SessionStatus::Completed,
             changes: Some(ChangeSummary { created, ..ChangeSummary::default() }),
+            has_lost_unread: false,
             undone: false,
             partly_undone: false,
             disk_size: 0,

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::catalog::{Catalog, CatalogError};
-use crate::diff::ChangeSummary;
+use crate::diff::{self, ChangeSummary};
 use crate::object::{ContentHash, Node};
 use crate::path_text::{encode, serde_paths};
 use crate::snapshot::{
-    AgentSession, ManifestError, RemovedSnapshot, SessionDir, SessionMetadata, SessionOrigin,
-    SnapshotLabel, Undone, undone,
+    AgentSession, ManifestError, NotCaptured, RemovedSnapshot, SessionDir, SessionMetadata,
+    SessionOrigin, SnapshotKind, SnapshotLabel, Undone, undone,
 };
 use crate::store::read_root_tree;
 use crate::sys::{self, FileKind};
@@ -73,6 +73,10 @@ pub struct SessionSummary {
     /// The changes from the baseline to the last ordinary snapshot; `None` where a damaged object
     /// prevents the count.
     pub changes: Option<ChangeSummary>,
+    /// Whether something that the baseline could not read is gone or another in the last ordinary
+    /// snapshot: no snapshot holds what it was. Only looked for where nothing else changed.
+    #[serde(skip)]
+    pub has_lost_unread: bool,
     /// Whether all of that is undone: its baseline was brought back, and that stands.
     pub undone: bool,
     /// Whether that is undone but for some paths, which stayed as they were.
@@ -104,7 +108,10 @@ impl SessionSummary {
         let undone = undone(&metadata.restores, metadata.last_recorded());
         let mut held_labels = metadata.labels.clone();
         held_labels.retain(|label| metadata.removal(label.number).is_none());
+        let is_unchanged = metadata.changes.is_some_and(|changes| changes.total() == 0);
+        let may_have_lost = is_unchanged && metadata.origin == SessionOrigin::Run;
         Self {
+            has_lost_unread: may_have_lost && has_lost_unread(session).unwrap_or(false),
             session_id: session.id(),
             session_root: metadata.session_root(),
             started: metadata.started,
@@ -156,6 +163,25 @@ impl SessionSummary {
     pub fn project(&self) -> String {
         project_of(&self.tracked_paths)
     }
+}
+
+/// Whether the last ordinary snapshot shows that something is lost which the first could not read.
+fn has_lost_unread(session: &SessionDir) -> Result<bool, ManifestError> {
+    let numbers = session.snapshot_numbers()?;
+    let Some(first) = numbers.first() else { return Ok(false) };
+    let then = session.manifest(*first)?.manifest.not_captured;
+    let could_not_read =
+        |left: &NotCaptured| left.state.as_ref().is_some_and(|s| s.is_unreadable());
+    if !then.iter().any(could_not_read) {
+        return Ok(false);
+    }
+    for number in numbers.iter().skip(1).rev() {
+        let last = session.manifest(*number)?.manifest;
+        if last.kind == SnapshotKind::Ordinary {
+            return Ok(diff::has_lost_unread(&then, &last.not_captured));
+        }
+    }
+    Ok(false)
 }
 
 /// The tracked paths that are files: on the disk, or in the first state if they are gone.

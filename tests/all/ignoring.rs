@@ -394,7 +394,7 @@ fn a_mark_that_a_restore_takes_away_proves_nothing() {
 
 #[test]
 fn a_file_that_could_not_be_read_before_and_is_another_now_is_named() {
-    for (change, what) in [("echo evil >s", "it is another now"), ("true", "it is gone")] {
+    for (change, what) in [("echo evil >s", "changed, and no"), ("true", "gone, and no")] {
         let fixture = fixture().by_ordinary_user();
         fixture.write("a", "1");
         let secret = fixture.write("s", "secret");
@@ -405,7 +405,7 @@ fn a_file_that_could_not_be_read_before_and_is_another_now_is_named() {
         fixture.record(&format!("rm -f s; {change}; echo 3 >a")).success();
         for _ in 0..2 {
             let restored = fixture.nono(&["rollback", "restore", "latest"]);
-            let restored = restored.fails(1, "not as");
+            let restored = restored.fails(1, "cannot come back");
             assert!(restored.says(what), "{} {}", restored.stdout, restored.stderr);
         }
         assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "1");

@@ -197,10 +197,16 @@ fn an_ignore_file_that_cannot_be_read_is_not_an_empty_one() {
     let taken = fixture.nono(&["snapshot"]).fails(1, "");
     assert!(taken.stderr.contains("it may be ignored"), "{}{}", taken.stdout, taken.stderr);
     assert!(!holds_object(&fixture, secret));
-    // Nor does it make a later restore remove anything.
+    // What it noted of them is as it was.
+    fixture.nono(&["rollback", "restore", "latest"]).success();
+    // Nor does it make a later restore remove anything. No snapshot holds the old modes.
     set_mode(".gitignore", 0o644);
     set_mode("sub/.gitignore", 0o644);
-    fixture.nono(&["rollback", "restore", "latest"]).success();
+    let restored = fixture.nono(&["rollback", "restore", "latest", "--json"]).fails(1, "").json();
+    let lost = restored["lost"].as_array().unwrap().iter();
+    let lost: Vec<_> = lost.map(|lost| lost["path"].as_str().unwrap()).collect();
+    let project = fixture.project().display().to_string();
+    assert_eq!(lost, [format!("{project}/.gitignore"), format!("{project}/sub")], "{restored}");
     for name in unknown.into_iter().chain(["new"]) {
         assert_eq!(read(name), "precious", "{name}");
     }

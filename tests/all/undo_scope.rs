@@ -31,7 +31,11 @@ fn what_others_changed_later_stays_is_named_and_is_no_obstacle() {
     let planned = fixture.nono(&["undo", "--dry-run"]);
     assert!(planned.says("not by the session") && !planned.says("--force"), "{}", planned.stderr);
     let done = fixture.nono(&["undo", "--yes"]);
-    assert!(done.says("changed later, and not by the session, so it stays"), "{}", done.stderr);
+    assert!(
+        done.says("changed by you or others, and not by the session, so it stays"),
+        "{}",
+        done.stderr
+    );
     assert_eq!(text(&fixture, "of_session").unwrap(), "before");
     assert_eq!(text(&fixture, "made"), None);
     assert_eq!(text(&fixture, "own/one"), None);

@@ -151,6 +151,7 @@ pub(in crate::cli) fn run(args: &ListArgs, store: &StoreArgs, context: &Context)
 fn is_of_interest(session: &SessionSummary) -> bool {
     session.status != SessionStatus::Completed
         || session.has_changes()
+        || session.has_lost_unread
         || session.pinned
         || session.label.is_some()
         || !session.labels.is_empty()

@@ -355,10 +355,20 @@ pub(in crate::cli) fn report_missing(
             false => format!("{path} ({reason})"),
         };
         let others = match problems.len() {
-            1 => "; a restore will leave it as it is".to_owned(),
-            count => format!(", and {} more; a restore will leave them as they are", count - 1),
+            1 => String::new(),
+            count => format!(", and {} more", count - 1),
         };
-        context.warn(format_args!("not captured: {first}{others}"));
+        let is_unread =
+            |left: &NotCaptured| matches!(left.reason, NotCapturedReason::Unreadable { .. });
+        let so = match problems.len() {
+            // Of a later state, what was there before may be recorded.
+            _ if earlier.is_none() && problems.iter().any(|left| is_unread(left)) => {
+                "a change there cannot be undone"
+            }
+            1 => "a restore will leave it as it is",
+            _ => "a restore will leave them as they are",
+        };
+        context.warn(format_args!("not captured: {first}{others}; {so}"));
     }
 }
 

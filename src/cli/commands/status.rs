@@ -16,11 +16,15 @@ use crate::cli::context::{BOLD, Context, YELLOW};
 use crate::cli::error::{CliError, moved_hint};
 use crate::cli::render::{Palette, relative_time, summary_line};
 use crate::cli::restoring::{command, write_preview};
-use crate::diff::{self, Change, ChangeSummary};
+use crate::cli::unrecorded::told;
+use crate::diff::{self, Change, ChangeSummary, Lost};
 use crate::path_text::{Shown, serde_path};
 use crate::session::{Catalog, Moved, NotHere, Place, Purpose, SessionStatus, SessionSummary};
 use crate::session::{newest, sessions_here};
 use crate::snapshot::{NotCapturedSet, SnapshotKind, SnapshotManager};
+
+/// So many paths are named that cannot be restored.
+const NAMED_LOST: usize = 10;
 
 /// Arguments of `nono status`.
 #[derive(Debug, Args)]
@@ -70,6 +74,9 @@ struct Since {
     snapshot: u64,
     summary: ChangeSummary,
     changes: Vec<Change>,
+    /// Left-out paths of the session's first snapshot that are gone or different: no restore brings
+    /// them back.
+    lost: Vec<Lost>,
 }
 
 #[derive(Serialize)]
@@ -197,6 +204,7 @@ fn since(catalog: &Catalog, session: &SessionSummary) -> Result<Option<Since>, C
     numbers.retain(|number| !is_undone || *number == first);
     let manager = SnapshotManager::open(dir.path())?;
     let mut last = manager.load_manifest(first)?;
+    let left_out = last.not_captured.clone();
     for number in numbers.into_iter().rev() {
         let manifest = manager.load_manifest(number)?;
         // A safety snapshot is not the state that the command left.
@@ -210,7 +218,21 @@ fn since(catalog: &Catalog, session: &SessionSummary) -> Result<Option<Since>, C
     let differences = diff::compare(&now, &last.merkle_root, &now.manifest().merkle_root)?;
     let (old, new) = (NotCapturedSet::new(&last), NotCapturedSet::new(now.manifest()));
     let changes = diff::changes(&differences, &old, &new);
-    Ok(Some(Since { snapshot: number, summary: ChangeSummary::of(&changes), changes }))
+    let lost = diff::lost(&left_out, &now.manifest().not_captured);
+    Ok(Some(Since { snapshot: number, summary: ChangeSummary::of(&changes), changes, lost }))
+}
+
+/// Names what cannot be restored.
+fn write_lost(out: &mut impl Write, lost: &[Lost], context: &Context) -> Result<(), CliError> {
+    let for_good: Vec<_> = lost.iter().filter(|lost| !lost.is_rebuildable).collect();
+    let named = for_good.len().min(context.at_most(NAMED_LOST));
+    for lost in &for_good[..named] {
+        writeln!(out, "{YELLOW}cannot be restored{YELLOW:#}: {}", told(lost))?;
+    }
+    if let more @ 1.. = for_good.len() - named {
+        writeln!(out, "{YELLOW}cannot be restored{YELLOW:#}: {more} more (--json names all)")?;
+    }
+    Ok(())
 }
 
 fn print(report: &Report, context: &Context) -> Result<(), CliError> {
@@ -247,7 +269,7 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
             } else if let Some(undone) = undone {
                 writeln!(out, "{undone}")?;
             }
-            if let Some(Since { snapshot, changes, .. }) = &report.since {
+            if let Some(Since { snapshot, changes, lost, .. }) = &report.since {
                 let none = if changes.is_empty() { " nothing" } else { "" };
                 writeln!(out, "different now from snapshot {id}/{snapshot}:{none}")?;
                 let (git, files): (Vec<_>, Vec<_>) =
@@ -259,6 +281,7 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
                 } else if !git.is_empty() {
                     writeln!(out, "{}", summary_line(&ChangeSummary::of(&git), &palette))?;
                 }
+                write_lost(&mut out, lost, context)?;
             }
         }
     }

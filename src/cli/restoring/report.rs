@@ -16,7 +16,7 @@ use crate::cli::shell_word::shell_word;
 use crate::cli::unrecorded::{report_lost, say_rebuildable};
 use crate::diff::Change;
 use crate::path_text::Shown;
-use crate::restore::{KeepBefore, OnConflict, RestoreReport, Skipped};
+use crate::restore::{KeepBefore, OnConflict, RestoreReport, Skipped, UserEdit};
 use crate::sys;
 
 /// So many conflicts are named one by one.
@@ -99,8 +99,9 @@ pub(in crate::cli) fn print_outcome(
         summary = format!("{summary}, {} {directories} touched", report.directory_times);
     }
     if report.is_refused() {
-        let refused =
-            format!("nothing was changed in {project}: later changes would be undone as well");
+        let is_users = report.conflicts.iter().all(|conflict| conflict.user_edit.is_some());
+        let what = if is_users { "edits of yours" } else { "later changes" };
+        let refused = format!("nothing was changed in {project}: {what} would be undone as well");
         if context.is_quiet() {
             return context.fall_short(format_args!("{refused} (--force, --keep-newer)"));
         }
@@ -213,6 +214,14 @@ pub(super) fn print_conflicts(report: &RestoreReport, roots: &[PathBuf], context
             context.fall_short(format_args!("{path}: {text}"));
             continue;
         }
+        if let Some(UserEdit { step, is_certain }) = conflict.user_edit {
+            let edited = match is_certain {
+                true => "you edited it, too, in",
+                false => "you may have edited it, too, up to",
+            };
+            context.fall_short(format_args!("{path}: {edited} step {step}"));
+            continue;
+        }
         let who = match conflict.sessions.as_slice() {
             [] => String::new(),
             sessions => format!(", by session {}", sessions.join(", ")),
@@ -225,7 +234,7 @@ pub(super) fn print_conflicts(report: &RestoreReport, roots: &[PathBuf], context
     }
 }
 
-/// Says what stays because the undone session did not change it.
+/// Says what stays because the undone session, or its agent, did not change it.
 fn say_spared(spared: &[PathBuf], roots: &[PathBuf], context: &Context) {
     const NAMED: usize = 3;
     if spared.is_empty() {
@@ -235,7 +244,7 @@ fn say_spared(spared: &[PathBuf], roots: &[PathBuf], context: &Context) {
         let inside = roots.iter().find_map(|root| path.strip_prefix(root).ok());
         Shown::path(inside.filter(|path| !path.as_os_str().is_empty()).unwrap_or(path)).to_string()
     };
-    const WHAT: &str = "changed later, and not by the session, so it stays:";
+    const WHAT: &str = "changed by you or others, and not by the session, so it stays:";
     if context.is_verbose {
         context.say(WHAT);
         spared.iter().for_each(|path| context.say(format_args!("  {}", shown(path))));

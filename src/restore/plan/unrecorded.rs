@@ -73,8 +73,8 @@ impl Planner<'_> {
         self.plan.lost = lost;
     }
 
-    /// Names files that could not be read for the target and can be now, or are gone: nobody knows
-    /// how they were, and somebody changed them.
+    /// Names files that could not be read for the target and can be now, or are gone, and of which
+    /// not even the inode was noted: nobody knows how they were, and somebody changed them.
     pub(super) fn name_unreadable_then(
         &mut self,
         then: &[NotCaptured],
@@ -85,6 +85,9 @@ impl Planner<'_> {
         for left in then {
             let path = left.path.as_os_str().as_bytes();
             let NotCapturedReason::Unreadable { error, .. } = &left.reason else { continue };
+            if left.state.is_some() {
+                continue;
+            }
             let is_left_out_now = || left_out.iter().any(|now| now.path == left.path);
             if before.find(path)?.is_some() || is_left_out_now() {
                 continue;

@@ -147,7 +147,7 @@ impl Capturer<'_> {
     pub(super) fn root<'s>(&'s self, scope: &Scope<'s>, index: usize, known: Vec<Arc<KnownDir>>) {
         let root = &self.roots[index];
         if let Some(error) = &root.problem {
-            self.unreadable(index, b"", error);
+            self.unreadable(index, b"", root.stat.as_ref(), error);
         }
         let (Some(place), Some(stat)) = (&root.place, root.stat) else { return };
         if self.is_denied(index, b"") || !self.count_entry(&stat) {
@@ -182,7 +182,7 @@ impl Capturer<'_> {
                 node.state.lock().is_gone = true;
             }
             Err(error) => {
-                self.unreadable(node.root, &node.relative, &error);
+                self.unreadable(node.root, &node.relative, Some(&node.stat), &error);
                 // Its list is unknown, but what it is itself can be told without opening it.
                 if let Ok(xattrs) = self.xattrs_from_outside(node) {
                     node.state.lock().xattrs = xattrs;

@@ -77,18 +77,15 @@ impl Capturer<'_> {
                     Ok(stat) => stat,
                     Err(error) => {
                         if !error.is_gone() {
-                            self.unreadable(root, path, &error);
+                            self.unreadable(root, path, None, &error);
                         }
                         return None;
                     }
                 };
                 if matches!(stat.kind, FileKind::Directory | FileKind::File) {
                     let error = "it changed its kind while it was captured".to_owned();
-                    self.leave_out(
-                        root,
-                        path,
-                        NotCapturedReason::Unreadable { error, is_denied: false },
-                    );
+                    let reason = NotCapturedReason::Unreadable { error, is_denied: false };
+                    self.leave_out_unreadable(root, path, reason, Some(&stat));
                     return None;
                 }
                 if !self.count_entry(&stat) {
@@ -102,7 +99,7 @@ impl Capturer<'_> {
             Err(ReadError::File(error)) => {
                 self.tally.remove(&found.stat);
                 if !error.is_gone() {
-                    self.unreadable(root, path, &error);
+                    self.unreadable(root, path, Some(&found.stat), &error);
                 }
                 return None;
             }
@@ -252,7 +249,7 @@ impl Capturer<'_> {
             Err(error) => {
                 self.tally.remove(stat);
                 if !error.is_gone() {
-                    self.unreadable(root, path, &error);
+                    self.unreadable(root, path, Some(stat), &error);
                 }
                 None
             }

@@ -119,28 +119,24 @@ impl Capturer<'_> {
             let path = byte_path::join(&node.relative, &left.name);
             let stat = left.stat.as_ref();
             let is_recorded = entries.binary_search_by(|e| e.name.cmp(&left.name)).is_ok();
-            match left.why {
-                WhyLeftOut::Excluded(rule) => {
-                    let reason = NotCapturedReason::Excluded { rule };
-                    let tally = self.leave_out_entry(node.root, &path, reason, stat, is_recorded);
-                    match tally {
-                        Some(tally) if is_recorded => drop(counted.insert(left.name, tally)),
-                        Some(tally) => self.count_below(scope, node.root, path, tally),
-                        None => {}
-                    }
-                }
+            let reason = match left.why {
+                WhyLeftOut::Excluded(rule) => NotCapturedReason::Excluded { rule },
                 WhyLeftOut::Rebuildable { rule, mark } => {
                     let state = stat.map(|stat| LeftOutState::of_rebuildable(stat, mark));
                     let reason = NotCapturedReason::Excluded { rule };
                     self.leave_out_as(node.root, &path, reason, StateYet::Noted(state));
+                    continue;
                 }
+                // With a `stat`: what may name it could not be read, and it itself can.
                 WhyLeftOut::Unreadable(error) => {
-                    self.leave_out(
-                        node.root,
-                        &path,
-                        NotCapturedReason::Unreadable { error, is_denied: false },
-                    );
+                    NotCapturedReason::Unreadable { error, is_denied: false }
                 }
+            };
+            let tally = self.leave_out_entry(node.root, &path, reason, stat, is_recorded);
+            match tally {
+                Some(tally) if is_recorded => drop(counted.insert(left.name, tally)),
+                Some(tally) => self.count_below(scope, node.root, path, tally),
+                None => {}
             }
         }
         counted

@@ -357,10 +357,23 @@ impl Capturer<'_> {
         self.not_captured.lock().push(LeftOutYet { path, reason, state });
     }
 
-    fn unreadable(&self, root: usize, relative: &[u8], error: &sys::Error) {
+    /// Leaves out what could not be read, and notes what its inode says, if that is known.
+    fn unreadable(&self, root: usize, relative: &[u8], stat: Option<&Stat>, error: &sys::Error) {
         let is_denied = error.kind() == ErrorKind::PermissionDenied;
         let error = error.to_string();
-        self.leave_out(root, relative, NotCapturedReason::Unreadable { error, is_denied });
+        let reason = NotCapturedReason::Unreadable { error, is_denied };
+        self.leave_out_unreadable(root, relative, reason, stat);
+    }
+
+    fn leave_out_unreadable(
+        &self,
+        root: usize,
+        relative: &[u8],
+        reason: NotCapturedReason,
+        stat: Option<&Stat>,
+    ) {
+        let state = StateYet::Noted(stat.map(LeftOutState::of_unreadable));
+        self.leave_out_as(root, relative, reason, state);
     }
 
     /// Counts an entry against the budget. `false`: it does not fit. The first walk then ends; the

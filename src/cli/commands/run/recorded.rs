@@ -163,7 +163,6 @@ impl Ran<'_> {
         let said = |path: &Path| unrecorded.names(path);
         report_missing(last, Some(before), said, context);
         unrecorded.report(id, context);
-        job.report.recorded(recorded, unrecorded.left());
         report_unstable(&[before, last], id, context);
         report_idle_patterns(&job.args.capture.rollback_exclude, &[before, last], context);
         together.report(catalog, session, context);
@@ -183,6 +182,7 @@ impl Ran<'_> {
             context.say(format_args!("  {line}"));
         }
         context.say(format_args!("  root: {session_root}"));
+        job.report.recorded(recorded, unrecorded.into_left());
     }
 
     /// The answer of the session's store. A failure is reported, and gives an empty answer: the

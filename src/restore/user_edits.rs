@@ -1,0 +1,313 @@
+//! The user's own edits between the calls of an agent: an undo of the agent's session spares them.
+//!
+//! The steps of the session say whose each change is. A path that only the user changed stays, and
+//! is named as spared. A path that both changed is a conflict. Always true: where nobody can tell
+//! whose a change is, it counts as both's, so the path is a conflict and is never overwritten
+//! unasked. That is so for a thinned step that goes with the next one of another maker, for late
+//! changes, for snapshots that a person took, and for all of a session with a damaged state.
+//!
+//! What an undo brought to a path is nobody's change: the state before a restore and the one after
+//! it differ by what was restored.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::PathBuf;
+
+use super::conflicts::{self, AllConflicts, Alongside, Conflict, Conflicts, Later, UserEdit};
+use super::plan::RestorePlan;
+use super::repositories::Repositories;
+use crate::byte_path;
+use crate::diff::{self, ChangeType, Told};
+use crate::object::ContentHash;
+use crate::path_text::to_path;
+use crate::snapshot::{
+    LoadedManifest, SessionMetadata, SnapshotKind, SnapshotManifest, Step, StepKind,
+};
+use crate::store::{ObjectSource, StoreError};
+
+/// The makers of the changes between two states.
+#[derive(Debug, Clone, Copy, Default)]
+struct Makers {
+    agent: bool,
+    /// Number of the last snapshot whose changes may be the user's.
+    user: Option<u64>,
+}
+
+impl Makers {
+    fn of(manifest: &SnapshotManifest) -> Self {
+        let user = Some(manifest.number);
+        let agents = Self { agent: true, user: None };
+        if manifest.kind == SnapshotKind::Safety {
+            // No call had recorded it.
+            return Self { agent: false, user };
+        }
+        match &manifest.step {
+            Some(Step { kind: StepKind::Tool, .. }) => agents,
+            Some(Step { kind: StepKind::Checkpoint, call_id: Some(_), .. }) => agents,
+            Some(Step { kind: StepKind::UserEdits, .. }) => Self { agent: false, user },
+            Some(Step { kind: StepKind::Undo, .. }) => Self::default(),
+            Some(Step { kind: StepKind::Late | StepKind::Checkpoint, .. }) | None => {
+                Self { agent: true, user }
+            }
+        }
+    }
+
+    fn and(self, later: Self) -> Self {
+        Self { agent: self.agent || later.agent, user: later.user.or(self.user) }
+    }
+}
+
+/// Two states of the session that can be read, the first right before the second but for what was
+/// removed.
+struct Link<'a> {
+    before: &'a ContentHash,
+    after: &'a ContentHash,
+    /// What a restore brought back between the two.
+    restored: Option<&'a ContentHash>,
+    makers: Makers,
+}
+
+impl Link<'_> {
+    /// Hands out the changes between the two that no restore explains.
+    fn each_change(
+        &self,
+        source: &dyn ObjectSource,
+        mut found: impl FnMut(Vec<u8>, ChangeType),
+    ) -> Result<(), StoreError> {
+        let restored = self.restored.map(|root| diff::differences(source, root, self.after));
+        let mut from_restored = restored.transpose()?.map(Alongside::new);
+        for difference in diff::differences(source, self.before, self.after)? {
+            let difference = difference?;
+            let Some(change_type) = difference.change_type() else { continue };
+            let is_explained = match &mut from_restored {
+                Some(differences) => {
+                    let other = differences.at(&difference.path)?;
+                    other.and_then(|other| other.change_type()).is_none()
+                }
+                None => false,
+            };
+            if !is_explained {
+                found(difference.path, change_type);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The links from a snapshot to the last ordinary one.
+fn links<'a>(
+    chain: &'a [LoadedManifest],
+    metadata: &SessionMetadata,
+    target: &'a SnapshotManifest,
+) -> Vec<Link<'a>> {
+    let Some(last) = conflicts::last_ordinary(chain) else { return Vec::new() };
+    let mut links = Vec::new();
+    let (mut before, mut makers, mut next) = (target, Makers::default(), target.number + 1);
+    let later = chain.iter().map(|loaded| &loaded.manifest);
+    for manifest in later.filter(|it| (target.number + 1..=last.number).contains(&it.number)) {
+        if manifest.number > next {
+            // Nobody can read whose those are.
+            makers = makers.and(Makers { agent: true, user: Some(manifest.number - 1) });
+        }
+        next = manifest.number + 1;
+        makers = makers.and(Makers::of(manifest));
+        if metadata.removal(manifest.number).is_some() {
+            continue;
+        }
+        let restored = before.restores.filter(|number| metadata.removal(*number).is_none());
+        let restored = restored.and_then(|number| {
+            let target = chain.iter().find(|target| target.manifest.number == number)?;
+            Some(&target.manifest.merkle_root)
+        });
+        let makers = std::mem::take(&mut makers);
+        links.push(Link {
+            before: &before.merkle_root,
+            after: &manifest.merkle_root,
+            restored,
+            makers,
+        });
+        before = manifest;
+    }
+    links
+}
+
+/// What is known of a path that the user changed, or may have.
+#[derive(Debug, Clone, Copy)]
+struct Touched {
+    edit: UserEdit,
+    change_type: ChangeType,
+    is_agents: bool,
+}
+
+impl Touched {
+    fn new(makers: Makers, step: u64, change_type: ChangeType) -> Self {
+        let edit = UserEdit { step, is_certain: !makers.agent };
+        Self { edit, change_type, is_agents: makers.agent }
+    }
+
+    fn add(&mut self, later: Self) {
+        self.is_agents |= later.is_agents;
+        // A step that is surely the user's says more.
+        if later.edit.is_certain >= self.edit.is_certain {
+            (self.edit, self.change_type) = (later.edit, later.change_type);
+        }
+    }
+}
+
+/// The paths of a session that the user changed, or may have.
+#[derive(Debug, Default)]
+pub(super) struct UserEdits {
+    paths: HashMap<Vec<u8>, Touched>,
+    /// Git directories, each as one thing.
+    repositories: BTreeMap<Vec<u8>, Touched>,
+}
+
+impl UserEdits {
+    /// Finds the user's edits since the target of an undo.
+    pub(super) fn find(
+        source: &dyn ObjectSource,
+        chain: &[LoadedManifest],
+        metadata: &SessionMetadata,
+        target: &SnapshotManifest,
+        repositories: &Repositories,
+    ) -> Result<Self, StoreError> {
+        let links = links(chain, metadata, target);
+        match Self::among(source, &links, repositories) {
+            Err(error) if error.is_damage() => {
+                tracing::warn!("whose the changes are cannot be told: {error}");
+                let (Some(first), Some(last)) = (links.first(), links.last()) else {
+                    return Ok(Self::default());
+                };
+                let makers = links.iter().fold(Makers::default(), |all, it| all.and(it.makers));
+                let (before, after) = (first.before, last.after);
+                Self::among(source, &[Link { before, after, restored: None, makers }], repositories)
+            }
+            found => found,
+        }
+    }
+
+    fn among(
+        source: &dyn ObjectSource,
+        links: &[Link<'_>],
+        repositories: &Repositories,
+    ) -> Result<Self, StoreError> {
+        let mut found = Self::default();
+        for link in links {
+            let Some(step) = link.makers.user else { continue };
+            let touched = |change_type| Touched::new(link.makers, step, change_type);
+            link.each_change(source, |path, change_type| {
+                let touched = touched(change_type);
+                found.paths.entry(path).and_modify(|known| known.add(touched)).or_insert(touched);
+            })?;
+            for git_dir in repositories.worked_on_between(source, link.before, link.after)? {
+                let touched = touched(ChangeType::Modified);
+                let known = found.repositories.entry(git_dir);
+                known.and_modify(|known| known.add(touched)).or_insert(touched);
+            }
+        }
+        if found.paths.is_empty() {
+            return Ok(found);
+        }
+        for link in links.iter().filter(|link| link.makers.agent && link.makers.user.is_none()) {
+            link.each_change(source, |path, _| {
+                if let Some(known) = found.paths.get_mut(&path) {
+                    known.is_agents = true;
+                }
+            })?;
+            if found.repositories.is_empty() {
+                continue;
+            }
+            for git_dir in repositories.worked_on_between(source, link.before, link.after)? {
+                if let Some(known) = found.repositories.get_mut(&git_dir) {
+                    known.is_agents = true;
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Names as conflicts what the agent changed as well, and returns what is to be spared. `left`
+    /// are paths that stay already; it gets those that stay for the user.
+    pub(super) fn settle(
+        &self,
+        plan: &RestorePlan,
+        repositories: &Repositories,
+        conflicts: &mut AllConflicts,
+        left: &mut HashSet<Vec<u8>>,
+    ) -> Vec<PathBuf> {
+        let mut spared = Vec::new();
+        if self.paths.is_empty() {
+            return spared;
+        }
+        let contested = self.contested(plan);
+        let mut settled = Conflicts::default();
+        let mut known = conflicts.paths.iter().peekable();
+        for (path, told) in plan.changes.iter() {
+            let later = known.next_if(|(known, _)| *known == path).map(|(_, later)| *later);
+            let touched = self.paths.get(&path);
+            let touched =
+                touched.filter(|_| !left.contains(&path) && repositories.of_path(&path).is_none());
+            match (touched, told.change_type()) {
+                (Some(touched), change) if !touched.is_agents && !contested.contains(&path) => {
+                    if change.is_some() {
+                        spared.push(to_path(&path).to_owned());
+                    }
+                    left.insert(path);
+                }
+                (Some(touched), Some(_)) => {
+                    let change_type = later.map_or(touched.change_type, |it| it.change_type);
+                    settled.push(&path, Later { change_type, user_edit: Some(touched.edit) });
+                }
+                _ => later.iter().for_each(|later| settled.push(&path, *later)),
+            }
+        }
+        drop(known);
+        conflicts.paths = settled;
+        for (git_dir, touched) in &self.repositories {
+            if left.contains(git_dir) {
+                continue;
+            }
+            let path = to_path(git_dir);
+            let known = conflicts.repositories.iter().position(|known| known.path == path);
+            let (user_edit, change_type) = (Some(touched.edit), touched.change_type);
+            match known {
+                _ if !touched.is_agents => {
+                    conflicts.repositories.retain(|known| known.path != path);
+                    spared.push(path.to_owned());
+                    left.insert(git_dir.clone());
+                }
+                Some(at) => conflicts.repositories[at].user_edit = user_edit,
+                None => conflicts.repositories.push(Conflict {
+                    path: path.to_owned(),
+                    change_type,
+                    sessions: Vec::new(),
+                    repository: None,
+                    user_edit,
+                }),
+            }
+        }
+        spared
+    }
+
+    /// The user's paths that cannot stay if the agent's work is undone: directories that the user
+    /// removed, or made a file of, and in which the agent had changed something.
+    fn contested(&self, plan: &RestorePlan) -> HashSet<Vec<u8>> {
+        let is_users = |path: &[u8]| self.paths.get(path).is_some_and(|it| !it.is_agents);
+        let puts = plan.actions.puts.iter().map(|put| &put.path);
+        let made: HashSet<&[u8]> = (plan.actions.directories.iter().chain(puts))
+            .map(Vec::as_slice)
+            .filter(|path| is_users(path))
+            .collect();
+        let mut contested = HashSet::new();
+        if made.is_empty() {
+            return contested;
+        }
+        let is_change = |told: &Told| told.change_type().is_some();
+        for (path, _) in plan.changes.iter().filter(|(_, told)| is_change(told)) {
+            if !is_users(&path) {
+                let above = byte_path::ancestors(&path).filter(|dir| made.contains(dir));
+                contested.extend(above.map(<[u8]>::to_vec));
+            }
+        }
+        contested
+    }
+}
