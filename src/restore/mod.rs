@@ -22,6 +22,7 @@ mod journal;
 mod make;
 mod narrow;
 mod outcome;
+mod owners;
 mod packed;
 mod places;
 mod plan;

@@ -16,7 +16,7 @@ use crate::cli::progress::Bar;
 use crate::cli::repositories::Repositories;
 use crate::cli::restoring::{Restoring, answers, print_changes};
 use crate::path_text::Shown;
-use crate::restore::{RestoreError, StepUndoReport};
+use crate::restore::StepUndoReport;
 use crate::session::{Purpose, steps_of};
 use crate::snapshot::{SessionDir, StepEntry, StepKind};
 
@@ -152,14 +152,15 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
     if !work.may_run(context)? {
         return Ok(1);
     }
+    let mark = work.begin()?;
     let bar = Bar::new(context, "restoring");
     let done = work.manager.clone().with_progress(bar.clone()).undo_steps(&numbers);
     bar.finish();
+    drop(mark);
     let done = done?;
     if done.is_nothing() && !plan.is_nothing() {
-        // Somebody else did it after the plan.
-        let session = session.id();
-        return Err(RestoreError::RestoredMeanwhile { session }.into());
+        let message = "nothing of that is left to undo by now: somebody else did it meanwhile";
+        return Err(CliError::failed(message).leaving("nothing was changed"));
     }
     print(&done, &work, args.json, context)
 }
