@@ -338,6 +338,7 @@ mod tests {
             changes: Some(ChangeSummary { created, ..ChangeSummary::default() }),
             undone: false,
             partly_undone: false,
+            restore_count: 0,
             disk_size: 0,
             session_root: ContentHash::of(b""),
         }
