@@ -1,6 +1,6 @@
 //! `packed-refs` in two states: the refs of the one, and the remote-tracking branches of the other.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::files::is_of_remote;
 use super::refs::{Oid, is_ref_name};
@@ -14,7 +14,7 @@ type Lines<'a> = BTreeMap<&'a [u8], Vec<&'a [u8]>>;
 #[derive(Debug, PartialEq, Eq)]
 struct Packed<'a> {
     /// What the first line promises about the others; `None`: there is no such line.
-    traits: Option<BTreeSet<&'a [u8]>>,
+    traits: Option<Vec<&'a [u8]>>,
     local: Lines<'a>,
     remote: Lines<'a>,
 }
@@ -50,10 +50,10 @@ impl PackedRefs {
             }
         }
         let traits = match (old.traits, new.traits) {
-            (Some(a), Some(b)) => a.intersection(&b).copied().collect(),
+            (Some(a), Some(b)) => a.into_iter().filter(|word| b.contains(word)).collect(),
             (Some(only), None) if now.is_none() => only,
             (None, Some(only)) if then.is_none() => only,
-            _ => BTreeSet::new(),
+            _ => Vec::new(),
         };
         let mut bytes = Vec::new();
         if !traits.is_empty() {

@@ -859,7 +859,7 @@ fn where_history_gets_another_depth_remote_tracking_branches_go_back() {
         repository.git_in(&other, &["commit", "-q", "--allow-empty", "-m", message]).success();
     }
     repository.git_in(&other, &["push", "-q"]).success();
-    let script = format!("git fetch -q --depth 1 file://{from} main:refs/remotes/origin/main");
+    let script = format!("git fetch -q --depth 1 file://{from} +main:refs/remotes/origin/main");
     let before = repository.told();
     record_with(&repository, &remote, &script).success();
     assert!(repository.fixture.project().join(".git/shallow").exists());

@@ -133,7 +133,7 @@ fn a_session_that_was_undone_during_the_question_is_not_undone_again() {
 
 /// Starts a run that is at work until its standard input ends.
 fn at_work(fixture: &Fixture) -> Child {
-    let run = ["run", "--rollback", "--", "sh", "-c", "echo > begun; read line"];
+    let run = ["run", "--rollback", "--", "sh", "-c", "echo > begun; read line; true"];
     let mut command = fixture.command(&run);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     let child = command.spawn().unwrap();
