@@ -21,7 +21,7 @@ use crate::path_text::Shown;
 use crate::progress::NoProgress;
 use crate::restore::{Conflict, OnConflict, RestoreOptions, RestoreReport, Selection, Skipped};
 use crate::session::{
-    RecordRequest, Recording, SessionStatus, SessionSummary, check_label, begin_restore, steps,
+    RecordRequest, Recording, SessionStatus, SessionSummary, begin_restore, check_label, steps,
 };
 use crate::snapshot::{AgentSession, SessionOrigin, SnapshotManager, SnapshotRequest, Taken};
 

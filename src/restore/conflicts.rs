@@ -241,11 +241,7 @@ pub(super) fn conflicts(
 
 /// Whether a restore of this state leaves what is there now. It may leave privileges off, and give
 /// a file to its user.
-fn is_left(
-    state: Option<&Arc<EntryState>>,
-    difference: &Difference,
-    user: Option<&User>,
-) -> bool {
+fn is_left(state: Option<&Arc<EntryState>>, difference: &Difference, user: Option<&User>) -> bool {
     let now = difference.new.as_ref();
     if is_same(state, now) {
         return true;

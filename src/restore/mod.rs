@@ -513,7 +513,8 @@ impl SnapshotManager {
         }
         let kept = plan.keep_remote_refs(source, current_root, target, &repositories)?;
         let not_kept = plan.leave_unkept(unkept);
-        let changed = repositories.changes(source, current_root, target, &plan, &selected, &kept)?;
+        let changed =
+            repositories.changes(source, current_root, target, &plan, &selected, &kept)?;
         if !options.with_privileges && self.is_foreign(target.number)? {
             plan.leave_off_privileges();
         }

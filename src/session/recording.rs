@@ -20,9 +20,9 @@ use crate::object::ContentHash;
 use crate::path_text::encode;
 use crate::progress::Progress;
 use crate::snapshot::{
-    AgentSession, Budget, CaptureError, ManifestError, PendingBaseline, SessionDir, SessionMetadata,
-    SessionOrigin, Settled, SnapshotError, SnapshotManager, SnapshotManifest, TrackedPathError,
-    resolve_roots, settle,
+    AgentSession, Budget, CaptureError, ManifestError, PendingBaseline, SessionDir,
+    SessionMetadata, SessionOrigin, Settled, SnapshotError, SnapshotManager, SnapshotManifest,
+    TrackedPathError, resolve_roots, settle,
 };
 use crate::store::{Compression, LocalStore};
 use crate::sys::{self, Dir, FileLock};

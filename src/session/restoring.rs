@@ -166,15 +166,16 @@ mod tests {
         }
         drop(mark);
         assert!(!waits(root, "/p/a"));
-        assert_eq!(std::fs::read_dir(root).unwrap().count(), 0);
+        assert!(Dir::open(root).unwrap().names().unwrap().is_empty());
     }
 
     #[test]
     fn a_mark_whose_process_died_keeps_nobody_and_goes() {
         let root = tempfile::tempdir().unwrap();
         let name = format!("{}0", layout::RESTORING_PREFIX);
-        std::fs::write(root.path().join(name), b"/p\0").unwrap();
+        let dir = Dir::open(root.path()).unwrap();
+        dir.create_file(name.as_bytes(), 0o600).unwrap().write_all(b"/p\0").unwrap();
         assert!(wait_for_restores(root.path(), &["/p".into()], &NoProgress).unwrap());
-        assert_eq!(std::fs::read_dir(root.path()).unwrap().count(), 0);
+        assert!(dir.names().unwrap().is_empty());
     }
 }

@@ -74,8 +74,11 @@ fn newest_first(session: &SessionDir, of_prompts: bool) -> Result<Vec<u64>, CliE
     }
     if numbers.is_empty() {
         let what = if of_prompts { "prompts" } else { "steps" };
-        return Err(CliError::failed(format!("session {} has no {what} of an agent", session.id()))
-            .with_hint("nono undo takes back all that the session did"));
+        return Err(CliError::failed(format!(
+            "session {} has no {what} of an agent",
+            session.id()
+        ))
+        .with_hint("nono undo takes back all that the session did"));
     }
     Ok(numbers)
 }

@@ -14,8 +14,8 @@ use crate::path_text::Shown;
 use crate::snapshot::SnapshotManifest;
 use crate::store::{ObjectSource, StoreError};
 
-use words::{staying, tell};
 pub(super) use words::{conflict_text, without_commits};
+use words::{staying, tell};
 
 /// So many lines are said about repositories.
 const MAX_LINES: usize = 10;

@@ -32,9 +32,8 @@ pub(super) fn begin(
 }
 
 fn refused(session: &SessionSummary) -> CliError {
-    CliError::failed(format!("{}; nothing was changed", says(session))).with_hint(
-        "wait until it has ended; --force restores while it works, and it may write on",
-    )
+    CliError::failed(format!("{}; nothing was changed", says(session)))
+        .with_hint("wait until it has ended; --force restores while it works, and it may write on")
 }
 
 fn says(session: &SessionSummary) -> String {

@@ -167,8 +167,7 @@ impl<'a> Restoring<'a> {
         let Self { catalog, roots, options, force, .. } = self;
         let asks_nothing = self.is_for_program || self.is_settled;
         let (selection, force) = (&options.selection, *force);
-        let allowed =
-            at_work::is_allowed(catalog, roots, selection, force, asks_nothing, context)?;
+        let allowed = at_work::is_allowed(catalog, roots, selection, force, asks_nothing, context)?;
         let may_run = allowed.is_some();
         self.allowed = allowed.unwrap_or_default();
         Ok(may_run)
