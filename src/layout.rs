@@ -7,6 +7,7 @@
 //!   index/               stat caches
 //!   <session>/           any other name that is not hidden
 //!   .new-…  .removed-…   sessions that are not there yet, or no longer
+//!   .restoring-…         the paths of a restore that is at work
 //! ```
 
 use crate::sys::{self, Dir, FileKind};
@@ -42,6 +43,9 @@ pub(crate) const DAMAGED_PACK_PREFIX: &str = "pack-";
 pub(crate) const NEW_PREFIX: &str = ".new-";
 /// In front of the id of a session that is being removed.
 pub(crate) const REMOVED_PREFIX: &str = ".removed-";
+
+/// In front of the name of a mark: a restore is at work on the paths in it.
+pub(crate) const RESTORING_PREFIX: &str = ".restoring-";
 
 /// The target of a session's link to its root directory's objects.
 pub(crate) const SHARED_OBJECTS: &[u8] = b"../objects";

@@ -33,6 +33,8 @@ pub enum Stage {
     Download,
     /// Unneeded objects are removed.
     Remove,
+    /// Nothing is done: somebody else is at work on the same files.
+    Wait,
 }
 
 /// So much work.

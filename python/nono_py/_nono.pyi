@@ -37,7 +37,7 @@ class Progress:
     def stage(self) -> str:
         """What is done at the moment: ``"capture"``, ``"flush"``, ``"compare"``, ``"stage"``,
         ``"commit"``, ``"copy"``, ``"read_lists"``, ``"read_contents"``, ``"list_objects"``,
-        ``"upload"``, ``"download"``, ``"remove"``, or ``""`` before anything has begun.
+        ``"upload"``, ``"download"``, ``"remove"``, ``"wait"``, or ``""`` before anything has begun.
         """
 
     @property

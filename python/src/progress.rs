@@ -23,7 +23,7 @@ pub(crate) struct Progress {
 impl Progress {
     /// The present work: ``"capture"``, ``"flush"``, ``"compare"``, ``"stage"``, ``"commit"``,
     /// ``"copy"``, ``"read_lists"``, ``"read_contents"``, ``"list_objects"``, ``"upload"``,
-    /// ``"download"``, ``"remove"``, or ``""`` before anything has begun.
+    /// ``"download"``, ``"remove"``, ``"wait"``, or ``""`` before anything has begun.
     #[getter]
     fn stage(&self) -> &'static str {
         match self.stage {
@@ -39,6 +39,7 @@ impl Progress {
             Some(Stage::Upload) => "upload",
             Some(Stage::Download) => "download",
             Some(Stage::Remove) => "remove",
+            Some(Stage::Wait) => "wait",
             _ => "",
         }
     }

@@ -268,6 +268,9 @@ impl From<RestoreError> for CliError {
                      state; nono steps {id} says which are there"
                 ))
             }
+            RestoreError::RestoredMeanwhile { .. } => Self::failed(message)
+                .leaving("nothing was changed")
+                .with_hint("the same command again begins with what is there now"),
             RestoreError::ParentMissing { .. } => Self::failed(message).with_hint(
                 "put a copy of the state elsewhere: nono rollback restore ID --to DIR",
             ),

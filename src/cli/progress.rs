@@ -270,6 +270,7 @@ fn words(stage: Stage) -> (&'static str, &'static str) {
         Stage::Upload => ("sending", "files"),
         Stage::Download => ("reading", "files"),
         Stage::Remove => ("removing", "objects"),
+        Stage::Wait => ("waiting for a restore here", ""),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The changes of repositories between two snapshots.
 
 use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -26,6 +27,20 @@ pub struct RepositoryChange {
     pub is_gone: bool,
     /// The moves of HEAD and the refs.
     pub moves: Vec<Move>,
+    /// Of a restore: the remote-tracking branches that are others than in the snapshot, and stay.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stays: Vec<RemoteBranch>,
+}
+
+/// A remote-tracking branch that a restore leaves as it is: it says what the remote has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemoteBranch {
+    /// The full name of the ref, `refs/remotes/origin/main`.
+    pub name: String,
+    /// Its commit; `None` if it is gone.
+    pub commit: Option<Oid>,
+    /// Whether a push was its last move.
+    pub is_pushed: bool,
 }
 
 /// A move of HEAD or one ref. Names of refs are full.
@@ -141,9 +156,40 @@ pub fn repositories<P: AsRef<[u8]>>(
             _ => Vec::new(),
         };
         let git_dir = to_path(&git_dir).to_owned();
-        found.push(RepositoryChange { git_dir, path_count, is_new, is_gone, moves });
+        let stays = Vec::new();
+        found.push(RepositoryChange { git_dir, path_count, is_new, is_gone, moves, stays });
     }
     Ok(found)
+}
+
+impl RepositoryChange {
+    /// Of the change from the state `now` to another one: remote-tracking branches stay.
+    ///
+    /// # Errors
+    /// When a tree or a file that has to be read is missing or damaged.
+    pub(crate) fn keep_remote(
+        &mut self,
+        source: &dyn ObjectSource,
+        now: &ContentHash,
+    ) -> Result<(), StoreError> {
+        let root = read_root_tree(source, now)?;
+        let mut now = InSnapshot::new(source, &root);
+        let git_dir = self.git_dir.as_os_str().as_bytes();
+        let moves = std::mem::take(&mut self.moves);
+        let (of_remote, local): (Vec<Move>, Vec<Move>) =
+            moves.into_iter().partition(Move::is_of_remote);
+        self.moves = local;
+        for change in of_remote {
+            let (name, commit) = match change {
+                Move::Moved { name, from, .. } | Move::Deleted { name, from } => (name, Some(from)),
+                Move::Created { name, .. } => (name, None),
+                Move::Switched { .. } => continue,
+            };
+            let is_pushed = commit.is_some() && now.was_pushed(git_dir, &name).unwrap_or(false);
+            self.stays.push(RemoteBranch { name, commit, is_pushed });
+        }
+        Ok(())
+    }
 }
 
 trait Deeper {

@@ -125,6 +125,19 @@ pub(crate) fn is_bookkeeping(relative: &[u8]) -> bool {
         || first.starts_with(b"fsmonitor--daemon")
 }
 
+/// Whether a path of a git directory, relative to it, says what a remote repository has, and no
+/// more: `git fetch` and `git push` write it. `packed-refs` has some of that as well.
+pub(crate) fn is_of_remote(relative: &[u8]) -> bool {
+    let is_in = |dir: &[u8]| byte_path::is_in(relative, dir);
+    relative == b"FETCH_HEAD" || is_in(b"refs/remotes") || is_in(b"logs/refs/remotes")
+}
+
+/// Whether a path of a git directory, relative to it, says which objects it has beside its own, or
+/// which it does without.
+pub(crate) fn is_about_objects(relative: &[u8]) -> bool {
+    matches!(relative, b"shallow" | b"objects/info/alternates")
+}
+
 /// Whether a path of a git directory, relative to it, is there only while git works.
 pub(crate) fn is_lock(relative: &[u8]) -> bool {
     let top = [&b"index.lock"[..], b"HEAD.lock", b"packed-refs.lock", b"shallow.lock"];
@@ -162,6 +175,12 @@ mod tests {
         }
         for path in ["", "config", "hooks/pre-commit", "info/exclude", "notes"] {
             assert!(!is_bookkeeping(path.as_bytes()), "{path}");
+        }
+        for path in ["FETCH_HEAD", "refs/remotes", "refs/remotes/o/m", "logs/refs/remotes/o/HEAD"] {
+            assert!(is_of_remote(path.as_bytes()), "{path}");
+        }
+        for path in ["refs", "refs/heads/remotes", "refs/remotesx", "logs/refs", "packed-refs"] {
+            assert!(!is_of_remote(path.as_bytes()), "{path}");
         }
         for (path, is) in [("index.lock", true), ("refs/heads/a/b.lock", true), ("x.lock", false)] {
             assert_eq!(is_lock(path.as_bytes()), is, "{path}");

@@ -6,14 +6,19 @@
 
 mod changes;
 mod files;
+mod packed;
 mod refs;
 mod state;
 #[cfg(feature = "cli")]
 mod worktree;
 
-pub use changes::{Move, RepositoryChange, moves, repositories};
-pub(crate) use files::{GitDirs, is_added_object, is_bookkeeping, is_lock};
+pub use changes::{Move, RemoteBranch, RepositoryChange, moves, repositories};
+pub(crate) use files::{
+    GitDirs, is_about_objects, is_added_object, is_bookkeeping, is_lock, is_of_remote,
+};
+pub(crate) use packed::PackedRefs;
 pub use refs::{Head, Oid};
 pub use state::GitState;
+pub(crate) use state::{MAX_PACKED_BYTES, read_contents};
 #[cfg(feature = "cli")]
 pub(crate) use worktree::{LinkedWorktree, repository_above};

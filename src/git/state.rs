@@ -20,7 +20,9 @@ use crate::sys::FileKind;
 /// A ref is a line.
 const MAX_REF_BYTES: u64 = 8 << 10;
 /// About a million refs.
-const MAX_PACKED_BYTES: u64 = 128 << 20;
+pub(crate) const MAX_PACKED_BYTES: u64 = 128 << 20;
+/// About a hundred thousand moves of one ref.
+const MAX_LOG_BYTES: u64 = 16 << 20;
 /// So many loose refs and directories of them are looked at.
 const MAX_LOOSE_REFS: usize = 200_000;
 
@@ -58,7 +60,7 @@ impl GitState {
 
 /// The contents of a file. The store keeps no contents of a planned state; the file itself still
 /// has them, which its hash proves.
-fn read_contents(
+pub(crate) fn read_contents(
     source: &dyn ObjectSource,
     path: &[u8],
     hash: &ContentHash,
@@ -140,6 +142,16 @@ impl<'a> InSnapshot<'a> {
 }
 
 impl InSnapshot<'_> {
+    /// Whether the last move of a remote-tracking branch was a push, as its log says.
+    pub(super) fn was_pushed(&mut self, git_dir: &[u8], name: &str) -> Result<bool, StoreError> {
+        git_dir.clone_into(&mut self.git_dir);
+        let log = self.file(&[b"logs/", name.as_bytes()].concat(), MAX_LOG_BYTES)?;
+        let log = log.unwrap_or_default();
+        let mut lines = log.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        // The message stands behind a tab; git writes this one for a push alone.
+        Ok(lines.next_back().is_some_and(|line| line.ends_with(b"\tupdate by push")))
+    }
+
     /// The tracked refs of a repository that is not tracked itself: a branch of a linked worktree.
     fn tracked_refs(&mut self, git_dir: &[u8]) -> Result<Option<GitState>, StoreError> {
         let mut state = GitState::default();

@@ -21,7 +21,7 @@ use crate::path_text::Shown;
 use crate::progress::NoProgress;
 use crate::restore::{Conflict, OnConflict, RestoreOptions, RestoreReport, Selection, Skipped};
 use crate::session::{
-    RecordRequest, Recording, SessionStatus, SessionSummary, check_label, running_on, steps,
+    RecordRequest, Recording, SessionStatus, SessionSummary, begin_restore, check_label, steps,
 };
 use crate::snapshot::{AgentSession, SessionOrigin, SnapshotManager, SnapshotRequest, Taken};
 
@@ -134,7 +134,8 @@ impl Workspace {
             return Err(ToolError::arguments(reason));
         }
         let (manager, number, mut options) = self.asked(arguments)?;
-        let running = running_on(&self.catalog, &options.selection.paths, None)?;
+        // The mark keeps runs from beginning until all is done.
+        let (_mark, running) = begin_restore(&self.catalog, &options.selection.paths)?;
         if let Some(session) = running.first() {
             let id = &session.session_id;
             return Err(ToolError::Refused(format!(

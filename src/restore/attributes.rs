@@ -3,8 +3,8 @@
 
 use std::io;
 
-use crate::object::{Attributes, Node};
-use crate::sys::{self, Inode};
+use crate::object::{Attributes, Node, Xattrs};
+use crate::sys::{self, Inode, Stat};
 
 const SETUID_AND_SETGID: u16 = 0o6000;
 
@@ -64,6 +64,12 @@ pub(crate) fn apply(inode: &Inode, target: &Attributes, node: &Node) -> sys::Res
         Some(cause) => vec![format!("its attributes could not be set: it is {cause}")],
         None => denied,
     })
+}
+
+/// The attributes that an inode has.
+pub(super) fn read(inode: &Inode) -> sys::Result<Attributes> {
+    let Stat { mode, uid, gid, mtime, .. } = inode.stat()?;
+    Ok(Attributes { mode, uid, gid, mtime, xattrs: Xattrs::new(inode.xattrs()?) })
 }
 
 /// Why a time could not be set.

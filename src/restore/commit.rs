@@ -277,7 +277,16 @@ impl<'d, 'a, 'b> Commit<'d, 'a, 'b> {
             Changeable::No => return Err(self.changed(path)),
         };
         let denied = attributes::apply(&inode, &target.attributes, &target.node)?;
-        self.left.skipped.extend(skipped(path, denied));
+        if denied.is_empty() {
+            return Ok(());
+        }
+        match current {
+            // Nothing of it was set.
+            Some(current) if attributes::read(&inode)? == current.attributes => {
+                self.left.add_undone(skipped(path, denied));
+            }
+            _ => self.left.skipped.extend(skipped(path, denied)),
+        }
         Ok(())
     }
 }

@@ -21,6 +21,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::owners::User;
 use super::packed::PackedPaths;
 use super::plan::RestorePlan;
 use super::privileges::without_privileges;
@@ -234,6 +235,7 @@ pub(super) fn conflicts(
         restored.push(Alongside::new(diff::differences(store, before, after)?));
     }
     let mut conflicts = Conflicts::default();
+    let user = User::ordinary();
     // The contents of a touched file stay.
     let changes = plan.changes.iter().filter(|(_, told)| told.change_type().is_some());
     for (path, _) in changes {
@@ -248,7 +250,8 @@ pub(super) fn conflicts(
         for restored in &mut restored {
             let put_there = restored.at(&path)?;
             is_explained = is_explained
-                || put_there.is_some_and(|state| is_left(state.new.as_ref(), &difference));
+                || put_there
+                    .is_some_and(|state| is_left(state.new.as_ref(), &difference, user.as_ref()));
         }
         if !is_explained {
             conflicts.push(&path, Later { change_type, user_edit: None });
@@ -257,11 +260,17 @@ pub(super) fn conflicts(
     Ok(conflicts)
 }
 
-/// Whether a restore of this state leaves what is there now. It may leave privileges off.
-fn is_left(state: Option<&Arc<EntryState>>, difference: &Difference) -> bool {
-    let less = || state.and_then(|state| without_privileges(state)).map(Arc::new);
+/// Whether a restore of this state leaves what is there now. It may leave privileges off, and give
+/// a file to its user.
+fn is_left(state: Option<&Arc<EntryState>>, difference: &Difference, user: Option<&User>) -> bool {
     let now = difference.new.as_ref();
-    is_same(state, now) || less().is_some_and(|less| is_same(Some(&less), now))
+    if is_same(state, now) {
+        return true;
+    }
+    let (Some(state), Some(is)) = (state, now) else { return false };
+    let less = without_privileges(state);
+    let own = user.and_then(|user| user.leaves(less.as_ref().unwrap_or(state), is));
+    [less, own].into_iter().flatten().any(|left| is_same(Some(&Arc::new(left)), now))
 }
 
 /// Whether nobody would call one a change of the other.

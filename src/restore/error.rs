@@ -112,6 +112,12 @@ pub enum RestoreError {
         /// The snapshot that holds the state before, if there is one.
         safety: Option<u64>,
     },
+    /// Somebody else undid or restored the session after this was decided on.
+    #[error("session {session} was undone or restored meanwhile by another command")]
+    RestoredMeanwhile {
+        /// Its id.
+        session: String,
+    },
     /// Paths were changed after the session, and nobody said what to do about them.
     #[error(
         "{} {} changed after the session, {} for one; nothing was changed",

@@ -22,12 +22,14 @@ mod journal;
 mod make;
 mod narrow;
 mod outcome;
+mod owners;
 mod packed;
 mod places;
 mod plan;
 mod prepare;
 mod privileges;
 mod recover;
+mod remote_refs;
 mod repositories;
 mod rollback;
 mod secure;
@@ -177,6 +179,9 @@ pub struct RestoreOptions {
     pub is_undo: bool,
     /// Whether files of a session that an archive brought get setuid, setgid and capabilities.
     pub with_privileges: bool,
+    /// The number of restores that the session had when this one was decided on. With another one
+    /// under the lock, somebody else decided meanwhile, and nothing is done.
+    pub restore_count: Option<u64>,
 }
 
 /// A plan, and what it would undo that the session did not do.
@@ -307,6 +312,7 @@ impl SnapshotManager {
             let _ = self.clear_staging();
         }
         let _session_lock = self.lock_session()?;
+        self.check_restore_count(options.restore_count)?;
         // Nothing may be collected between the plan and the last byte.
         let _store_lock = self.lock_store()?;
         self.refuse_container(number)?;
@@ -347,6 +353,7 @@ impl SnapshotManager {
         record.safety_snapshot = before.safety;
         record.left_some = report.has_kept_newer();
         let target = &states.target.manifest;
+        self.store_merged(&mut planned.plan)?;
         let (mut done, left) = self.carry_out(planned.plan, target, &before, record)?;
         left.retain_made(&mut done);
         (report.changes, report.touched) = (done.changes, done.touched);
@@ -354,6 +361,24 @@ impl SnapshotManager {
         report.skipped = left.skipped;
         plan::sort(&mut report.skipped);
         Ok(report)
+    }
+
+    /// Waits for a restore of the session that is at work, and refuses if there was one since.
+    ///
+    /// # Errors
+    /// [`RestoreError::RestoredMeanwhile`].
+    pub fn refuse_restored_since(&self, restore_count: u64) -> Result<(), RestoreError> {
+        let _lock = self.lock_session()?;
+        self.check_restore_count(Some(restore_count))
+    }
+
+    /// Under the session's lock.
+    fn check_restore_count(&self, known: Option<u64>) -> Result<(), RestoreError> {
+        let Some(known) = known else { return Ok(()) };
+        if self.session().metadata()?.restores.len() as u64 != known {
+            return Err(RestoreError::RestoredMeanwhile { session: self.session().id() });
+        }
+        Ok(())
     }
 
     /// A report of nothing yet.
@@ -496,8 +521,10 @@ impl SnapshotManager {
                 |path: &[u8]| repositories.of_path(path).is_some_and(|dir| left.contains(dir));
             plan.narrow(|path, _| !stays(path), |path, _| !stays(path), &left);
         }
+        let kept = plan.keep_remote_refs(source, current_root, target, &repositories)?;
         let not_kept = plan.leave_unkept(unkept);
-        let changed = repositories.changes(source, current_root, target, &plan, &selected)?;
+        let changed =
+            repositories.changes(source, current_root, target, &plan, &selected, &kept)?;
         if !options.with_privileges && self.is_foreign(target.number)? {
             plan.leave_off_privileges();
         }

@@ -5,12 +5,13 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::plan::{RestorePlan, Skipped};
+use super::plan::{Attribute, RestorePlan, Skipped};
 use crate::byte_path;
-use crate::diff::ChangeType;
+use crate::diff::{ChangeType, EntryState};
 use crate::object::Node;
 use crate::path_text::to_path;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
 const IN_THE_WAY: &str = "what stands in its way was not selected, or stays because it is newer";
 
@@ -119,6 +120,16 @@ impl RestorePlan {
                 Some(_) => false,
             }
         });
+        if touched.is_empty() && actions.attributes.is_empty() {
+            // Nothing is done below, so a directory that is as it should be needs nothing.
+            let is_other = |current: &Arc<EntryState>, target: &Arc<EntryState>| {
+                current.attributes != target.attributes
+            };
+            actions.directory_attributes.retain(|attribute| {
+                let Attribute { current, target, .. } = attribute;
+                current.as_ref().is_none_or(|current| is_other(current, target))
+            });
+        }
         self.changes.retain(|path| set.contains(path));
         let kept = &self.kept;
         self.skipped.retain(|skipped| {

@@ -59,6 +59,15 @@ impl<T> PackedPaths<T> {
 }
 
 impl<T: Copy> PackedPaths<T> {
+    /// Gives a path another value.
+    pub(super) fn replace(&mut self, path: &[u8], value: T) {
+        let mut replaced = Self::default();
+        for (found, old) in self.iter() {
+            replaced.push(&found, if found == path { value } else { *old });
+        }
+        *self = replaced;
+    }
+
     /// Keeps only some of them.
     pub(super) fn retain(&mut self, keep: impl Fn(&[u8]) -> bool) {
         let mut kept = Self::default();

@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use super::conflicts::{self, Conflict, Conflicts, RepositoryConflict};
 use super::plan::RestorePlan;
+use super::remote_refs::Kept;
 use super::selection::Selected;
 use crate::byte_path;
 use crate::diff::{self, ChangeType, Difference, EntryState, Lookup};
@@ -128,18 +129,27 @@ impl Repositories {
         target: &SnapshotManifest,
         plan: &RestorePlan,
         selected: &Selected<'_>,
+        kept: &Kept,
     ) -> Result<Vec<RepositoryChange>, StoreError> {
         if self.dirs.is_empty() {
             return Ok(Vec::new());
         }
-        let paths = plan.changes.iter().map(|(path, _)| path);
+        // One in which nothing changes but stays is named as well.
+        let paths = plan.changes.iter().map(|(path, _)| path).chain(kept.iter().cloned());
         let mut found = git::repositories(source, current_root, &target.merkle_root, paths)?;
         for repository in &mut found {
-            let is_whole = self.is_whole(selected, repository.git_dir.as_os_str().as_bytes());
+            let git_dir = repository.git_dir.as_os_str().as_bytes();
+            let is_whole = self.is_whole(selected, git_dir);
+            let is_kept = kept.contains(git_dir);
             if !selected.is_all() && !is_whole {
                 repository.moves.clear();
             }
+            if is_kept {
+                repository.path_count -= 1;
+                repository.keep_remote(source, current_root)?;
+            }
         }
+        found.retain(|repository| repository.path_count > 0 || !repository.stays.is_empty());
         Ok(found)
     }
 

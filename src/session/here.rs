@@ -342,6 +342,7 @@ mod tests {
             has_lost_unread: false,
             undone: false,
             partly_undone: false,
+            restore_count: 0,
             disk_size: 0,
             session_root: ContentHash::of(b""),
         }

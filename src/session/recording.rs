@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+use super::restoring::wait_for_restores;
 use crate::diff::{Change, Comparison};
 use crate::gc::pack_long_files;
 use crate::layout;
@@ -19,9 +20,9 @@ use crate::object::ContentHash;
 use crate::path_text::encode;
 use crate::progress::Progress;
 use crate::snapshot::{
-    AgentSession, Budget, ManifestError, PendingBaseline, SessionDir, SessionMetadata,
-    SessionOrigin, Settled, SnapshotError, SnapshotManager, SnapshotManifest, TrackedPathError,
-    resolve_roots, settle,
+    AgentSession, Budget, CaptureError, ManifestError, PendingBaseline, SessionDir,
+    SessionMetadata, SessionOrigin, Settled, SnapshotError, SnapshotManager, SnapshotManifest,
+    TrackedPathError, resolve_roots, settle,
 };
 use crate::store::{Compression, LocalStore};
 use crate::sys::{self, Dir, FileLock};
@@ -233,6 +234,7 @@ impl Recording {
         }
         let (session, running) = create_session(&root, metadata.clone())?;
         metadata.session_id = session.id();
+        let asked = Arc::clone(&progress);
         let started = SnapshotManager::new(
             session.path(),
             &request.tracked_paths,
@@ -249,6 +251,11 @@ impl Recording {
             let differs = |path: &&PathBuf| !tracked.contains(path) || !found.contains(path);
             if let Some(path) = tracked.iter().chain(&found).find(differs) {
                 return Err(TrackedPathError::Replaced { path: path.clone() }.into());
+            }
+            // The session is listed as running by now, so no further restore begins.
+            let is_run = request.origin == SessionOrigin::Run;
+            if is_run && !wait_for_restores(&root, &tracked, &*asked)? {
+                return Err(CaptureError::Cancelled.into());
             }
             let (baseline, flush) = take(&manager)?;
             Ok((baseline, flush, manager))

@@ -81,6 +81,9 @@ pub struct SessionSummary {
     pub undone: bool,
     /// Whether that is undone but for some paths, which stayed as they were.
     pub partly_undone: bool,
+    /// Number of restores of the session that are noted, reverted ones included.
+    #[serde(skip)]
+    pub restore_count: u64,
     /// Bytes that the session added to the store when it was recorded.
     pub disk_size: u64,
     /// Commits to the session as its manifest describes it, and to all its snapshots. Noted
@@ -133,6 +136,7 @@ impl SessionSummary {
             changes: metadata.changes,
             undone: undone == Undone::Wholly,
             partly_undone: undone == Undone::Partly,
+            restore_count: metadata.restores.len() as u64,
             disk_size: metadata.bytes_written,
         }
     }

@@ -40,6 +40,8 @@ pub struct Redo {
     pub is_partial: bool,
     /// Whether it undid a session, or a part of one: what it restored was the baseline.
     pub is_undo: bool,
+    /// How many restores of the session were known when this was decided.
+    pub restore_count: u64,
 }
 
 /// Why nothing can be done again.
@@ -174,6 +176,7 @@ impl History {
             return Ok(Err(NoRedo::NothingUndone));
         };
         let session_id = summary.session_id.clone();
+        let restore_count = summary.restore_count;
         let Some(safety_snapshot) = record.safety_snapshot else {
             return Ok(Err(NoRedo::NothingKept { session_id }));
         };
@@ -182,11 +185,11 @@ impl History {
         }
         let is_undo = record.snapshot == 0 && !record.undoes_steps;
         let (session, is_partial) = (session.clone(), record.is_partial);
-        Ok(Ok(Redo { session, safety_snapshot, is_partial, is_undo }))
+        Ok(Ok(Redo { session, safety_snapshot, is_partial, is_undo, restore_count }))
     }
 
     /// The session that has something new of the same files since a restore, if there is one: a run
-    /// that began, or a snapshot with changes.
+    /// that is at work or changed something, or a snapshot with changes.
     fn recorded_since(
         &self,
         record: &RestoreRecord,
@@ -196,12 +199,17 @@ impl History {
             other.started > record.at
                 && !other.received
                 && other.origin == SessionOrigin::Run
+                && other.may_have_changed()
                 && other.overlaps(of.tracked_paths.iter().map(PathBuf::as_path))
         };
         if let Some(run) = self.all.iter().find(is_run) {
             return Ok(Some(run.session_id.clone()));
         }
-        for (summary, session) in &self.here {
+        // The states of a run that changed nothing may differ in times.
+        let is_new = |summary: &SessionSummary| {
+            summary.origin != SessionOrigin::Run || summary.may_have_changed()
+        };
+        for (summary, session) in self.here.iter().filter(|(summary, _)| is_new(summary)) {
             let numbers = session.snapshot_numbers()?;
             for number in numbers.into_iter().rev().take_while(|number| *number > 0) {
                 let manifest = session.manifest(number)?.manifest;

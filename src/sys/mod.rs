@@ -61,6 +61,12 @@ pub(crate) fn effective_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
+/// The groups in which this process is: the files of its user may have these.
+pub(crate) fn groups() -> Vec<u32> {
+    let more = rustix::process::getgroups().unwrap_or_default();
+    more.into_iter().map(|group| group.as_raw()).chain([effective_gid()]).collect()
+}
+
 /// Effective group id of this process.
 pub(crate) fn effective_gid() -> u32 {
     rustix::process::getegid().as_raw()

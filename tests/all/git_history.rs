@@ -717,3 +717,154 @@ fn what_a_user_staged_stays_where_the_session_only_looked_at_the_repository() {
         assert_eq!(fs::read_to_string(place.join("own")).unwrap(), "later");
     }
 }
+
+/// Makes a bare repository beside the project, to which `main` was pushed.
+fn remote(repository: &Repository) -> PathBuf {
+    let remote = repository.fixture.path("remote.git");
+    repository.git(&["init", "-q", "--bare", remote.to_str().unwrap()]);
+    repository.git(&["remote", "add", "origin", remote.to_str().unwrap()]);
+    repository.git(&["push", "-q", "-u", "origin", "main"]);
+    remote
+}
+
+/// Records a script that may write to the remote.
+#[track_caller]
+fn record_with(repository: &Repository, remote: &Path, script: &str) -> Finished {
+    let remote = remote.to_str().unwrap();
+    repository.fixture.nono(&["run", "--rollback", "--write", remote, "--", "sh", "-c", script])
+}
+
+/// The refs that are no remote-tracking branches, and those that are.
+fn refs(repository: &Repository) -> [Vec<String>; 2] {
+    let all = repository.git(&["for-each-ref", "--format=%(objectname) %(refname)"]);
+    let (of_remote, local) =
+        all.lines().map(str::to_owned).partition(|line| line.contains(" refs/remotes/"));
+    [local, of_remote]
+}
+
+/// Undoes the last session, and proves that the remote-tracking branches are those of the session,
+/// and all else is as before.
+#[track_caller]
+fn undone_but_for_the_remote(repository: &Repository, local: &[String]) -> Finished {
+    let [_, of_remote] = refs(repository);
+    let reflog = || repository.git(&["reflog", "origin/main"]);
+    let (before, after) = (reflog(), repository.told());
+    let undone = repository.fixture.nono(&["undo", "--yes"]).success();
+    assert_eq!(refs(repository), [local.to_vec(), of_remote.clone()]);
+    assert_eq!(reflog(), before);
+    repository.is_sound();
+    // A second restore finds nothing to do, and a redo leads back.
+    let id = repository.fixture.latest();
+    let again = repository.fixture.nono(&["rollback", "restore", &id]).success();
+    assert!(again.says("as in"), "{}", again.stderr);
+    repository.fixture.nono(&["redo", "--yes"]).success();
+    assert_eq!(repository.told(), after);
+    repository.is_sound();
+    repository.fixture.nono(&["undo", "--yes"]).success();
+    assert_eq!(refs(repository), [local.to_vec(), of_remote]);
+    undone
+}
+
+#[test]
+fn an_undo_leaves_what_git_knows_of_a_push() {
+    let repository = Repository::new();
+    let remote = remote(&repository);
+    let [local, _] = refs(&repository);
+    let old = repository.git(&["rev-parse", "main"]);
+    let run = record_with(&repository, &remote, "git commit -qam one && git push -q").success();
+    assert!(run.says("1 remote-tracking branch moved"), "{}", run.stderr);
+    let pushed = repository.git(&["rev-parse", "main"]);
+    let undone = undone_but_for_the_remote(&repository, &local);
+    assert!(undone.says("main was pushed to origin and stays there"), "{}", undone.stderr);
+    assert!(!undone.says("remote-tracking"), "{}", undone.stderr);
+    assert_eq!(repository.git(&["rev-parse", "main"]), old);
+    assert_eq!(repository.git(&["rev-parse", "origin/main"]), pushed);
+    let status = repository.git(&["status"]);
+    assert!(status.contains("is behind 'origin/main' by 1 commit"), "{status}");
+    let told = repository.fixture.nono(&["rollback", "restore", "latest", "--dry-run", "--json"]);
+    let stays = told.json()["repositories"][0]["stays"][0].clone();
+    assert_eq!(stays["name"], "refs/remotes/origin/main");
+    assert_eq!(stays["commit"], pushed.trim());
+    assert_eq!(stays["is_pushed"], true);
+}
+
+#[test]
+fn an_undo_merges_packed_refs_line_by_line() {
+    // Each has both kinds of refs in the file before, after, or both.
+    for (before, after) in [(true, true), (false, true), (true, false)] {
+        let repository = Repository::new();
+        let remote = remote(&repository);
+        if before {
+            repository.git(&["pack-refs", "--all"]);
+        }
+        let [local, _] = refs(&repository);
+        let pack = if after { "git pack-refs --all" } else { "true" };
+        let script = format!(
+            "git commit -qam one && git tag -a v2 -m two && git branch -q other && \
+             git push -q origin main other && git branch -q -D feature && {pack}"
+        );
+        record_with(&repository, &remote, &script).success();
+        let undone = undone_but_for_the_remote(&repository, &local);
+        for branch in ["main", "other"] {
+            let said = format!("{branch} was pushed to origin and stays there");
+            assert!(undone.says(&said), "{}", undone.stderr);
+        }
+    }
+}
+
+#[test]
+fn an_undo_leaves_what_was_fetched_and_says_so() {
+    let repository = Repository::new();
+    let remote = remote(&repository);
+    let other = repository.fixture.path("other");
+    let (from, to) = (remote.to_str().unwrap(), other.to_str().unwrap());
+    repository.git(&["clone", "-q", from, to]);
+    repository.git_in(&other, &["commit", "-q", "--allow-empty", "-m", "theirs"]).success();
+    repository.git_in(&other, &["push", "-q"]).success();
+    let [local, _] = refs(&repository);
+    record_with(&repository, &remote, "git commit -qam one && git fetch -q").success();
+    let fetched = repository.git(&["rev-parse", "FETCH_HEAD"]);
+    let undone = undone_but_for_the_remote(&repository, &local);
+    assert!(undone.says("1 remote-tracking branch stays as it is"), "{}", undone.stderr);
+    assert!(!undone.says("was pushed"), "{}", undone.stderr);
+    assert_eq!(repository.git(&["rev-parse", "FETCH_HEAD"]), fetched);
+}
+
+#[test]
+fn a_session_that_only_pushed_is_named_and_the_one_before_is_undone() {
+    let repository = Repository::new();
+    let remote = remote(&repository);
+    repository.fixture.record("git commit -qam one; echo x > new").success();
+    record_with(&repository, &remote, "git push -q").success();
+    let pushed = repository.git(&["rev-parse", "origin/main"]);
+    let id = repository.fixture.latest();
+    let undone = repository.fixture.nono(&["undo", "--yes"]).success();
+    let said = format!(
+        "nothing else of session {id} is left to undo: main was pushed to origin and stays there"
+    );
+    assert!(undone.says(&said), "{}", undone.stderr);
+    assert!(!repository.fixture.project().join("new").exists());
+    assert_eq!(repository.git(&["rev-parse", "origin/main"]), pushed);
+    repository.is_sound();
+}
+
+#[test]
+fn where_history_gets_another_depth_remote_tracking_branches_go_back() {
+    let repository = Repository::new();
+    let remote = remote(&repository);
+    let other = repository.fixture.path("other");
+    let (from, to) = (remote.to_str().unwrap(), other.to_str().unwrap());
+    repository.git(&["clone", "-q", from, to]);
+    for message in ["one", "two"] {
+        repository.git_in(&other, &["commit", "-q", "--allow-empty", "-m", message]).success();
+    }
+    repository.git_in(&other, &["push", "-q"]).success();
+    let script = format!("git fetch -q --depth 1 file://{from} +main:refs/remotes/origin/main");
+    let before = repository.told();
+    record_with(&repository, &remote, &script).success();
+    assert!(repository.fixture.project().join(".git/shallow").exists());
+    // The parents of the fetched commit are not there.
+    repository.fixture.nono(&["undo", "--yes"]).success();
+    assert_eq!(repository.told(), before);
+    repository.is_sound();
+}

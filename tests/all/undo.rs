@@ -336,3 +336,25 @@ fn on_a_terminal_a_run_at_work_is_asked_about() {
     assert_eq!(projects.read("q1/file"), "q1");
     working.release();
 }
+
+#[test]
+fn a_run_that_changed_nothing_does_not_clear_the_redo() {
+    let (projects, _) = twice();
+    let done = observe(&projects.dir("q1"));
+    projects.nono("q1", &["undo", "--yes"]).success();
+    projects.nono("q1", &["undo", "--yes"]).success();
+    projects.record("q1", "true");
+    // Times are no changes.
+    projects.record("q1", "touch -d 2001-01-01 file");
+    projects.nono("q1", &["redo"]).success();
+    projects.nono("q1", &["redo"]).success();
+    assert_eq!(projects.read("q1/one"), "1\n");
+    assert_eq!(observe(&projects.dir("q1")).len(), done.len());
+    projects.nono("q1", &["undo", "--yes"]).success();
+    // A run at work may change something yet.
+    let working = Working::start(&projects, "q1", "true", "true");
+    projects.nono("q1", &["redo"]).fails(1, "came after the last undo");
+    working.release().success();
+    projects.nono("q1", &["redo"]).success();
+    assert_same(&done, &observe(&projects.dir("q1")));
+}

@@ -167,3 +167,64 @@ fn a_mount_has_a_link_for_each_step() {
     assert_eq!(target.unwrap(), std::path::PathBuf::from("../2"));
     assert!(text.unwrap().contains("\nB\n"));
 }
+
+#[test]
+fn the_last_step_again_is_the_step_before() {
+    let fixture = Fixture::new();
+    three_steps(&fixture);
+    let state = || (read(&fixture, "text").unwrap(), read(&fixture, "src/a.c").is_some());
+    let marks = || {
+        let (text, has_source) = state();
+        let marks = ["1", "5", "9"].map(|line: &str| {
+            let at: usize = line.parse().unwrap();
+            text.lines().nth(at - 1).unwrap().to_owned()
+        });
+        (marks.concat(), has_source)
+    };
+    let last = ["undo", "--step", "last", "--yes"];
+    assert_eq!(marks(), ("ABC".to_owned(), false));
+    fixture.nono(&last).success();
+    assert_eq!(marks(), ("ABc".to_owned(), false));
+    let second = fixture.nono(&last).success();
+    assert_eq!(marks(), ("Abc".to_owned(), true));
+    let said = "nothing of step 3 is left to undo; the one before it is meant";
+    assert!(second.says(said) && second.says("undo step 2 of"), "{}", second.stderr);
+    fixture.nono(&last).success();
+    assert_eq!(marks(), ("abc".to_owned(), true));
+    fixture.nono(&last).fails(1, "nothing of any step");
+    // A redo takes them back one by one, and then the last step is the last one again.
+    for expected in [("Abc", true), ("ABc", false), ("ABC", false)] {
+        fixture.nono(&["redo"]).success();
+        assert_eq!(marks(), (expected.0.to_owned(), expected.1));
+    }
+    let done = fixture.nono(&last).success();
+    assert!(done.says("undo step 3 of") && !done.says("step 2"), "{}", done.stderr);
+    assert_eq!(marks(), ("ABc".to_owned(), false));
+}
+
+#[test]
+fn the_last_prompt_again_is_the_prompt_before() {
+    let fixture = Fixture::new();
+    three_steps(&fixture);
+    let last = ["undo", "--prompt", "last", "--yes"];
+    fixture.nono(&last).success();
+    let second = fixture.nono(&last).success();
+    let said = "nothing of prompt 2 is left to undo; the one before it is meant";
+    assert!(second.says(said), "{}", second.stderr);
+    let text = read(&fixture, "text").unwrap();
+    assert!(text.starts_with("a\n") && text.contains("\nb\n") && text.ends_with("c\n"), "{text}");
+    fixture.nono(&last).fails(1, "nothing of any prompt");
+}
+
+#[test]
+fn a_step_that_is_undone_already_is_named() {
+    let fixture = Fixture::new();
+    let expected = three_steps(&fixture);
+    // Also where a later change was kept by merging.
+    fixture.nono(&["undo", "--step", "2", "--yes"]).success();
+    assert_eq!(read(&fixture, "text").unwrap(), expected);
+    let again = fixture.nono(&["undo", "--step", "2", "--yes"]).fails(1, "nothing of step 2");
+    assert!(!again.says("nono redo"), "{}", again.stderr);
+    fixture.nono(&["undo", "--prompt", "2", "--yes"]).success();
+    fixture.nono(&["undo", "--prompt", "2", "--yes"]).fails(1, "nothing of prompt 2");
+}

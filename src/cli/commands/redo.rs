@@ -45,6 +45,7 @@ pub(in crate::cli) fn run(args: &RedoArgs, store: &StoreArgs, context: &Context)
     };
     work.options.selection = selection;
     work.options.takes_back = true;
+    work.options.restore_count = Some(redo.restore_count);
     work.options.on_conflict = args.conflicts.on_conflict();
     work.options.keep_commits = args.conflicts.keep_commits;
     work.force = args.conflicts.force;

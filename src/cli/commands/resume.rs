@@ -14,7 +14,7 @@ use crate::cli::restoring::print_changes;
 use crate::diff::ChangeSummary;
 use crate::path_text::Shown;
 use crate::restore::{Recovery, RecoveryOutcome, RecoveryReport};
-use crate::session::{Catalog, Purpose};
+use crate::session::{Catalog, Purpose, RestoreMark};
 use crate::snapshot::{SessionDir, SnapshotManager};
 
 /// Arguments of `nono rollback resume`.
@@ -81,7 +81,11 @@ fn recover(
     roots: &mut Vec<PathBuf>,
 ) -> Result<Option<RecoveryReport>, CliError> {
     let manager = SnapshotManager::open(session.path())?;
-    roots.extend(manager.roots().iter().map(|root| root.path.clone()));
+    let own: Vec<PathBuf> = manager.roots().iter().map(|root| root.path.clone()).collect();
+    // No run begins meanwhile. Where no mark can be made, as on a full disk, it is done all the same.
+    let root = session.path().parent();
+    let _mark = root.and_then(|root| RestoreMark::set(root, &own).ok());
+    roots.extend(own);
     Ok(manager.recover_restore(way)?)
 }
 

@@ -18,7 +18,7 @@ use crate::cli::args::{Rollback, StoreArgs, ThreadArgs};
 use crate::cli::context::{BOLD, Context};
 use crate::cli::error::CliError;
 use crate::cli::render::{Palette, relative_time};
-use crate::cli::repositories::{Repositories, repository_line};
+use crate::cli::repositories::{Repositories, Told, repository_line};
 use crate::cli::restoring::{
     AskedBy, ConflictArgs, PartArgs, Restoring, answers, command, inverted, print_outcome,
     write_preview,
@@ -194,13 +194,18 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
     let mut unknown = None;
     for (summary, session) in history.to_undo() {
         let is_next = history.is_next(&summary.session_id);
-        match planned(args, &args.part, session, &catalog, context) {
+        match planned(args, &args.part, (summary, session), &catalog, context) {
             // Where something of it cannot be undone, an earlier session is not meant.
             Ok((work, plan)) if plan.changes.is_empty() && plan.is_complete() => {
                 // Newer changes are passed over by a user who kept them before.
                 if plan.has_kept_newer() && !summary.partly_undone {
                     return undo(args, (summary, session, is_next), work, plan, context);
                 }
+                if !args.dry_run {
+                    // Another undo may have left nothing, and two of them take one session.
+                    work.manager.refuse_restored_since(summary.restore_count)?;
+                }
+                say_what_stays(summary, &plan, &work, args, context);
             }
             Ok((work, plan)) => {
                 if let Some(last) = history.last_without_changes()
@@ -231,7 +236,7 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
 fn planned<'a>(
     args: &UndoArgs,
     part: &PartArgs,
-    session: &SessionDir,
+    (summary, session): (&SessionSummary, &SessionDir),
     catalog: &'a Catalog,
     context: &Context,
 ) -> Result<(Restoring<'a>, RestoreReport), CliError> {
@@ -240,6 +245,7 @@ fn planned<'a>(
     work.options.keep_commits = args.conflicts.keep_commits;
     work.options.on_conflict = args.conflicts.on_conflict();
     work.options.is_undo = true;
+    work.options.restore_count = Some(summary.restore_count);
     let plan = work.plan(context)?;
     Ok((work, plan))
 }
@@ -253,7 +259,8 @@ fn undo_named(
 ) -> Outcome {
     args.refuse_without_terminal(context)?;
     let summary = SessionSummary::of(session)?;
-    let (work, plan) = planned(args, &args.part.behind_first(), session, catalog, context)?;
+    let part = args.part.behind_first();
+    let (work, plan) = planned(args, &part, (&summary, session), catalog, context)?;
     if plan.changes.is_empty() && plan.is_complete() && !plan.has_kept_newer() {
         let id = session.id();
         return Err(CliError::failed(format!("nothing of session {id} is left to undo"))
@@ -263,6 +270,24 @@ fn undo_named(
     let history = History::read(catalog, &place).ok();
     let is_next = history.is_some_and(|history| history.is_next(&summary.session_id));
     undo(args, (&summary, session, is_next), work, plan, context)
+}
+
+/// Of a session that did nothing else, what it did at a remote: that stays.
+fn say_what_stays(
+    summary: &SessionSummary,
+    plan: &RestoreReport,
+    work: &Restoring<'_>,
+    args: &UndoArgs,
+    context: &Context,
+) {
+    if args.json {
+        return;
+    }
+    let repositories = Repositories::restored(&plan.repositories, &work.roots);
+    for line in repositories.said(Told::Planned) {
+        let id = &summary.session_id;
+        context.say(format_args!("nothing else of session {id} is left to undo: {line}"));
+    }
 }
 
 /// Of a session of snapshots, the way to the last of them where more than that would go.

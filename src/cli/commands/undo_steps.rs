@@ -1,4 +1,7 @@
 //! `nono undo --step`, `--prompt` and `--to-step`: what an agent did, taken back call by call.
+//!
+//! `last` means the newest step, or prompt, of which something is left to undo. So a second
+//! `--step last` takes the step before, as a second `nono undo` takes the session before.
 
 use std::io::Write;
 
@@ -57,19 +60,27 @@ fn parse(text: &str) -> Result<(&str, Option<u64>), CliError> {
     Ok((session, Some(number)))
 }
 
-/// The last step that an agent made, or the prompt of the last one that has a prompt.
-fn last_of(session: &SessionDir, of_prompts: bool) -> Result<u64, CliError> {
+/// The numbers of the steps that an agent made, or of the prompts of these, the newest first.
+fn newest_first(session: &SessionDir, of_prompts: bool) -> Result<Vec<u64>, CliError> {
     let metadata = session.metadata()?;
-    let mut steps = steps_of(&metadata).into_iter().rev().filter(is_agents);
-    let found = match of_prompts {
-        true => steps.find_map(|step| step.prompt.map(|prompt| prompt.number)),
-        false => steps.next().map(|step| step.number),
-    };
-    found.ok_or_else(|| {
+    let steps = steps_of(&metadata).into_iter().rev().filter(is_agents);
+    let mut numbers: Vec<u64> = Vec::new();
+    for step in steps {
+        let number = match of_prompts {
+            true => step.prompt.map(|prompt| prompt.number),
+            false => Some(step.number),
+        };
+        numbers.extend(number.filter(|number| !numbers.contains(number)));
+    }
+    if numbers.is_empty() {
         let what = if of_prompts { "prompts" } else { "steps" };
-        CliError::failed(format!("session {} has no {what} of an agent", session.id()))
-            .with_hint("nono undo takes back all that the session did")
-    })
+        return Err(CliError::failed(format!(
+            "session {} has no {what} of an agent",
+            session.id()
+        ))
+        .with_hint("nono undo takes back all that the session did"));
+    }
+    Ok(numbers)
 }
 
 /// Whether an agent made a step: the user's own edits and undos are in the list, too.
@@ -83,7 +94,10 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
     let given = step.as_ref().or(prompt.as_ref()).or(to_step.as_ref());
     let (id, number) = parse(given.map_or("", String::as_str))?;
     let session = catalog.find_from(id, Purpose::Restoring)?;
-    let number = number.map_or_else(|| last_of(&session, prompt.is_some()), Ok)?;
+    let numbers = match number {
+        Some(number) => vec![number],
+        None => newest_first(&session, prompt.is_some())?,
+    };
     if args.asks() && !answers(args.json, context) {
         return Err(CliError::usage(
             "nothing was changed: undo asks first, and this is no terminal",
@@ -91,7 +105,7 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
         .with_hint("--yes undoes without a question, --dry-run says what would be undone"));
     }
     let mut work = Restoring::new(&catalog, &session, 0, &args.threads, context)?;
-    if to_step.is_some() {
+    if let (Some(_), Some(&number)) = (to_step, numbers.first()) {
         check_step(&session, number)?;
         work.number = number;
         work.options.keep_commits = args.conflicts.keep_commits;
@@ -108,9 +122,17 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
         }
         return work.run(true, context);
     }
-    let steps = match prompt {
-        Some(_) => steps_of_prompt(&session, number)?,
-        None => vec![step_of(&session, number)?],
+    let of_prompt = prompt.is_some();
+    let Some((steps, plan)) = planned(args, &work, &session, &numbers, of_prompt, context)? else {
+        let what = match (number, of_prompt) {
+            (Some(number), true) => format!("prompt {number}"),
+            (Some(number), false) => format!("step {number}"),
+            (None, true) => "any prompt".to_owned(),
+            (None, false) => "any step".to_owned(),
+        };
+        let id = session.id();
+        return Err(CliError::failed(format!("nothing of {what} of session {id} is left to undo"))
+            .with_hint(format!("nono steps {id}")));
     };
     let numbers: Vec<u64> = steps.iter().map(|step| step.number).collect();
     for step in &steps {
@@ -121,10 +143,6 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
             context.warn("another call was at work meanwhile: what it wrote by then goes as well");
         }
     }
-    let bar = Bar::new(context, "comparing");
-    let plan = work.manager.clone().with_progress(bar.clone()).plan_step_undo(&numbers);
-    bar.finish();
-    let plan = plan?;
     if args.dry_run {
         return print(&plan, &work, args.json, context);
     }
@@ -137,10 +155,54 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
     if !work.may_run(context)? {
         return Ok(1);
     }
+    let mark = work.begin()?;
     let bar = Bar::new(context, "restoring");
     let done = work.manager.clone().with_progress(bar.clone()).undo_steps(&numbers);
     bar.finish();
-    print(&done?, &work, args.json, context)
+    drop(mark);
+    let done = done?;
+    if done.is_nothing() && !plan.is_nothing() {
+        let message = "nothing of that is left to undo by now: somebody else did it meanwhile";
+        return Err(CliError::failed(message).leaving("nothing was changed"));
+    }
+    print(&done, &work, args.json, context)
+}
+
+/// The first of these steps or prompts of which something is left to undo, and the plan of that.
+fn planned(
+    args: &UndoArgs,
+    work: &Restoring<'_>,
+    session: &SessionDir,
+    numbers: &[u64],
+    of_prompt: bool,
+    context: &Context,
+) -> Result<Option<(Vec<StepEntry>, StepUndoReport)>, CliError> {
+    let restore_count = session.metadata()?.restores.len() as u64;
+    for (at, &number) in numbers.iter().enumerate() {
+        let steps = match of_prompt {
+            true => steps_of_prompt(session, number)?,
+            false => vec![step_of(session, number)?],
+        };
+        let meant: Vec<u64> = steps.iter().map(|step| step.number).collect();
+        let bar = Bar::new(context, "comparing");
+        let plan = work.manager.clone().with_progress(bar.clone()).plan_step_undo(&meant);
+        bar.finish();
+        let plan = plan?;
+        if !plan.is_nothing() {
+            return Ok(Some((steps, plan)));
+        }
+        if !args.dry_run {
+            // Another undo may have left nothing, and two of them take one step.
+            work.manager.refuse_restored_since(restore_count)?;
+        }
+        if at + 1 < numbers.len() {
+            let what = if of_prompt { "prompt" } else { "step" };
+            context.say(format_args!(
+                "nothing of {what} {number} is left to undo; the one before it is meant"
+            ));
+        }
+    }
+    Ok(None)
 }
 
 fn show_changes(
@@ -233,7 +295,8 @@ fn print(report: &StepUndoReport, work: &Restoring<'_>, json: bool, context: &Co
         let step = conflict.step;
         context.say(format_args!("what step {step} did there: nono show --diff {id}#{step}"));
     }
-    if restore.safety_snapshot.is_some() {
+    let is_done = !restore.changes.is_empty() || !restore.touched.is_empty();
+    if restore.safety_snapshot.is_some() && is_done {
         context.say("take this back: nono redo");
     }
     Ok(code)

@@ -14,8 +14,8 @@ use crate::path_text::Shown;
 use crate::snapshot::SnapshotManifest;
 use crate::store::{ObjectSource, StoreError};
 
-use words::tell;
 pub(super) use words::{conflict_text, without_commits};
+use words::{staying, tell};
 
 /// So many lines are said about repositories.
 const MAX_LINES: usize = 10;
@@ -105,6 +105,8 @@ impl Repositories {
             let outermost = self.of_path(&repository.git_dir).unwrap_or(repository);
             *counts.entry(&outermost.git_dir).or_default() += repository.path_count;
         }
+        // In one of which only something is told, nothing changed.
+        counts.retain(|_, count| *count > 0);
         counts
     }
 
@@ -165,11 +167,11 @@ impl Repositories {
                     Told::Restored => format!("{place}the repository is removed"),
                     Told::Planned => format!("{place}the repository would be removed"),
                 }),
-                _ => lines.extend(
-                    tell(&repository.moves, &repository.git_dir, told)
-                        .into_iter()
-                        .map(|line| format!("{place}{line}")),
-                ),
+                _ => {
+                    let moved = tell(&repository.moves, &repository.git_dir, told);
+                    let told = moved.into_iter().chain(staying(&repository.stays));
+                    lines.extend(told.map(|line| format!("{place}{line}")));
+                }
             }
         }
         if lines.len() > MAX_LINES {
@@ -211,6 +213,7 @@ mod tests {
             is_new: false,
             is_gone: false,
             moves,
+            stays: Vec::new(),
         };
         let repositories = Repositories { found: vec![found], roots: vec!["/p".into()] };
         let said = repositories.said(Told::Done);
@@ -227,6 +230,7 @@ mod tests {
             is_new: false,
             is_gone: false,
             moves: Vec::new(),
+            stays: Vec::new(),
         };
         let found = vec![repository("/p/.git"), repository("/p/.git/modules/sub")];
         let repositories = Repositories { found, roots: vec!["/p".into()] };

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{MAX_LINES, Told};
 use crate::cli::commits::{Between, between, missing};
-use crate::git::{Head, Move, Oid, RepositoryChange};
+use crate::git::{Head, Move, Oid, RemoteBranch, RepositoryChange};
 use crate::path_text::Shown;
 use crate::restore::RepositoryConflict;
 
@@ -95,6 +95,29 @@ pub(super) fn tell(moves: &[Move], git_dir: &Path, told: Told) -> Vec<String> {
         0 => {}
         1 => lines.push("1 remote-tracking branch moved".to_owned()),
         count => lines.push(format!("{count} remote-tracking branches moved")),
+    }
+    lines
+}
+
+/// The lines about the remote-tracking branches that a restore leaves.
+pub(super) fn staying(branches: &[RemoteBranch]) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut others = 0_usize;
+    for branch in branches {
+        let name = branch.name.strip_prefix("refs/remotes/").and_then(|name| name.split_once('/'));
+        match name {
+            Some((remote, branch_name)) if branch.is_pushed => {
+                let shown = |text: &str| Shown::bytes(text.as_bytes()).to_string();
+                let (branch, remote) = (shown(branch_name), shown(remote));
+                lines.push(format!("{branch} was pushed to {remote} and stays there"));
+            }
+            _ => others += 1,
+        }
+    }
+    match others {
+        0 => {}
+        1 => lines.push("1 remote-tracking branch stays as it is".to_owned()),
+        count => lines.push(format!("{count} remote-tracking branches stay as they are")),
     }
     lines
 }
@@ -245,6 +268,26 @@ mod tests {
         assert_eq!(text(vec![]), "the repository has moved on");
         let expected = "the repository has moved on: main moved: aaaaaaa..bbbbbbb";
         assert_eq!(text(vec![main_moved()]), expected);
+    }
+
+    #[test]
+    fn what_was_pushed_is_named_and_what_was_fetched_is_counted() {
+        let branch = |name: &str, is_pushed| RemoteBranch {
+            name: format!("refs/remotes/{name}"),
+            commit: Some(oid('a')),
+            is_pushed,
+        };
+        let one = [branch("origin/feature/x", true), branch("origin/main", false)];
+        assert_eq!(
+            staying(&one),
+            [
+                "feature/x was pushed to origin and stays there",
+                "1 remote-tracking branch stays as it is"
+            ]
+        );
+        let two = [branch("origin/a", false), branch("origin/b", false)];
+        assert_eq!(staying(&two), ["2 remote-tracking branches stay as they are"]);
+        assert_eq!(staying(&[]), [""; 0]);
     }
 
     #[test]

@@ -10,10 +10,44 @@ use crate::cli::render::columns::{MOST_COMMAND_CELLS, cut};
 use crate::cli::shell_word::command_line;
 use crate::path_text::Shown;
 use crate::restore::Selection;
-use crate::session::{Catalog, SessionSummary, running_on};
+use crate::session::{Catalog, RestoreMark, SessionSummary, begin_restore, running_on};
+
+/// A restore that may begin: until it ends, no run begins on its paths.
+///
+/// # Errors
+/// That a run began since somebody was asked: `allowed` are the ids of those that are no obstacle.
+pub(super) fn begin(
+    catalog: &Catalog,
+    roots: &[PathBuf],
+    selection: &Selection,
+    force: bool,
+    allowed: &[String],
+) -> Result<Option<RestoreMark>, CliError> {
+    let (mark, running) = begin_restore(catalog, &paths_of(selection, roots))?;
+    let new = running.iter().find(|session| !allowed.contains(&session.session_id));
+    match new.filter(|_| !force) {
+        Some(session) => Err(refused(session)),
+        None => Ok(mark),
+    }
+}
+
+fn refused(session: &SessionSummary) -> CliError {
+    CliError::failed(format!("{}; nothing was changed", says(session)))
+        .with_hint("wait until it has ended; --force restores while it works, and it may write on")
+}
+
+fn says(session: &SessionSummary) -> String {
+    format!(
+        "session {} is running in {}: {}",
+        session.session_id,
+        named_project(&session.tracked_paths),
+        command(session)
+    )
+}
 
 /// Whether to restore although a run may be at work on the paths. On a terminal that is asked, and
-/// refused without one; `--force` does it.
+/// refused without one; `--force` does it. The ids of the runs that are allowed to go on; `None`:
+/// nothing is to be done.
 ///
 /// # Errors
 /// That it is refused.
@@ -24,30 +58,20 @@ pub(super) fn is_allowed(
     force: bool,
     asks_nothing: bool,
     context: &Context,
-) -> Result<bool, CliError> {
+) -> Result<Option<Vec<String>>, CliError> {
     let running = running_on(catalog, &paths_of(selection, roots), None)?;
-    let Some(first) = running.first() else { return Ok(true) };
-    let says = |session: &SessionSummary| {
-        format!(
-            "session {} is running in {}: {}",
-            session.session_id,
-            named_project(&session.tracked_paths),
-            command(session)
-        )
-    };
+    let Some(first) = running.first() else { return Ok(Some(Vec::new())) };
     if !force && !answers(asks_nothing, context) {
-        return Err(CliError::failed(format!("{}; nothing was changed", says(first))).with_hint(
-            "wait until it has ended; --force restores while it works, and it may write on",
-        ));
+        return Err(refused(first));
     }
     for session in &running {
         context.warn(says(session));
     }
     if force || context.confirm("it may write on. Restore all the same?")? {
-        return Ok(true);
+        return Ok(Some(running.into_iter().map(|session| session.session_id).collect()));
     }
     context.say("nothing was changed");
-    Ok(false)
+    Ok(None)
 }
 
 /// The command of a session as a person typed it, in one line, and cut as in lists.

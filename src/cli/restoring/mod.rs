@@ -20,7 +20,7 @@ use crate::cli::repositories::without_commits;
 use crate::restore::{
     Conflict, OnConflict, RestoreError, RestoreOptions, RestoreReport, Selection,
 };
-use crate::session::{Catalog, changed_since};
+use crate::session::{Catalog, RestoreMark, changed_since};
 use crate::snapshot::{SessionDir, SessionOrigin, SnapshotManager};
 use crate::sys;
 
@@ -72,6 +72,8 @@ pub(in crate::cli) struct Restoring<'a> {
     pub(in crate::cli) is_for_program: bool,
     /// Whether later changes are not asked about: they were, or `--yes` says not to.
     pub(in crate::cli) is_settled: bool,
+    /// Ids of the runs at work beside which it may be done.
+    allowed: Vec<String>,
 }
 
 impl<'a> Restoring<'a> {
@@ -99,6 +101,7 @@ impl<'a> Restoring<'a> {
             force: false,
             is_for_program: false,
             is_settled: false,
+            allowed: Vec::new(),
         })
     }
 
@@ -160,10 +163,23 @@ impl<'a> Restoring<'a> {
     }
 
     /// Whether no run is in the way.
-    pub(in crate::cli) fn may_run(&self, context: &Context) -> Result<bool, CliError> {
+    pub(in crate::cli) fn may_run(&mut self, context: &Context) -> Result<bool, CliError> {
         let Self { catalog, roots, options, force, .. } = self;
         let asks_nothing = self.is_for_program || self.is_settled;
-        at_work::is_allowed(catalog, roots, &options.selection, *force, asks_nothing, context)
+        let (selection, force) = (&options.selection, *force);
+        let allowed = at_work::is_allowed(catalog, roots, selection, force, asks_nothing, context)?;
+        let may_run = allowed.is_some();
+        self.allowed = allowed.unwrap_or_default();
+        Ok(may_run)
+    }
+
+    /// Keeps runs from beginning here, for as long as the value lives.
+    ///
+    /// # Errors
+    /// That one began meanwhile.
+    pub(in crate::cli) fn begin(&self) -> Result<Option<RestoreMark>, CliError> {
+        let Self { catalog, roots, options, force, allowed, .. } = self;
+        at_work::begin(catalog, roots, &options.selection, *force, allowed)
     }
 
     /// Restores; where later changes would be undone as well, asks, unless nobody is there to
@@ -200,6 +216,7 @@ impl<'a> Restoring<'a> {
 
     fn restore(&self, context: &Context) -> Result<RestoreReport, CliError> {
         self.make_directories_above()?;
+        let _mark = self.begin()?;
         let bar = Bar::new(context, "restoring");
         let manager = self.manager.clone().with_progress(bar.clone());
         let done = manager.restore_with(self.number, &self.options);

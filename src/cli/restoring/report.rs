@@ -170,10 +170,14 @@ pub(in crate::cli) fn print_outcome(
     if is_done {
         say_if_directory_is_gone(context);
     }
+    // Where nothing was changed, there is nothing to take back.
+    if !is_done {
+        return;
+    }
     if let Some(safety) = report.safety_snapshot {
         let way_back = asked_by.way_back(&report.session_id, safety, is_here(roots));
         context.say(format_args!("in {project}, {way_back}"));
-    } else if is_done {
+    } else {
         let why = match report.keep_before {
             KeepBefore::Snapshot => {
                 "the store has no space for a safety snapshot: nothing was overwritten or removed but \

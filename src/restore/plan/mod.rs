@@ -70,6 +70,8 @@ pub(super) struct RestorePlan {
     pub(super) kept: HashSet<Vec<u8>>,
     /// Bytes of file contents that are written.
     pub(super) bytes_to_write: u64,
+    /// Contents of files that no snapshot has: they are in the store before anything is staged.
+    pub(super) merged: Vec<Vec<u8>>,
     pub(super) actions: Actions,
 }
 
@@ -145,7 +147,7 @@ impl Actions {
     }
 
     /// As [`has_put`](Self::has_put) needs them.
-    fn sort_puts(&mut self) {
+    pub(super) fn sort_puts(&mut self) {
         // They come in long sorted runs; an unstable sort would make nothing of that.
         self.puts.sort_by(|a, b| a.path.cmp(&b.path));
     }

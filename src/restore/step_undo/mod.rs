@@ -74,6 +74,13 @@ impl StepUndoReport {
     pub fn is_complete(&self) -> bool {
         self.step_conflicts.is_empty() && self.restore.is_complete()
     }
+
+    /// Whether nothing of the steps is left: nothing to do, and nothing that stays.
+    pub fn is_nothing(&self) -> bool {
+        let RestoreReport { changes, touched, skipped, .. } = &self.restore;
+        let nothing_to_do = changes.is_empty() && touched.is_empty();
+        nothing_to_do && skipped.is_empty() && self.step_conflicts.is_empty()
+    }
 }
 
 /// What is to come of the present state.

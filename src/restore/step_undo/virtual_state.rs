@@ -123,6 +123,12 @@ impl<'a> VirtualState<'a> {
             return Ok(());
         };
         if let Some(state) = self.merge_states(path, was, made, is)? {
+            // A step that was taken back before is in it no more.
+            if contents(&state.node) == contents(&is.node)
+                && state.attributes.mode == is.attributes.mode
+            {
+                return Ok(());
+            }
             if state.node != is.node {
                 self.merged.push(to_path(path).to_owned());
             }

@@ -1,0 +1,181 @@
+//! Restores at work, as a run that begins sees them.
+//!
+//! What a restore changes while a command runs is recorded as the command's work. So no run begins
+//! beside a restore, and no restore beside a run. A restore marks its paths first and looks for
+//! runs then. A run is [listed](super::running_on) first, and waits then until no mark concerns it.
+//! Whoever comes second sees the other, in whatever order the two go on. Files that are not
+//! recorded are in nobody's way.
+
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::catalog::{Catalog, CatalogError};
+use super::summary::SessionSummary;
+use super::together::running_on;
+use crate::byte_path;
+use crate::layout;
+use crate::progress::{Progress, Stage, wait_for};
+use crate::sys::{self, Dir, FileLock};
+
+/// Longer marks are not read; no command line names so many paths.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// Keeps runs on some paths from beginning, for as long as the value lives. A mark whose process
+/// died keeps nobody: the lock is gone with it.
+#[derive(Debug)]
+pub struct RestoreMark {
+    dir: Dir,
+    name: String,
+    _lock: FileLock,
+}
+
+impl RestoreMark {
+    /// Marks paths as being restored: runs on them, above them or below them wait.
+    ///
+    /// # Errors
+    /// When the store cannot be written.
+    pub fn set(root: &Path, paths: &[PathBuf]) -> sys::Result<Self> {
+        let dir = Dir::open(root)?;
+        let hidden = layout::new_name()?;
+        let name = hidden.replacen(layout::NEW_PREFIX, layout::RESTORING_PREFIX, 1);
+        let made = (|| {
+            let mut file = dir.create_file(hidden.as_bytes(), 0o600)?;
+            // The lock goes along with the rename, so nobody sees the mark without it.
+            let lock = FileLock::exclusive(&dir.path_of(hidden.as_bytes()))?;
+            let mut bytes = Vec::new();
+            for path in paths {
+                bytes.extend_from_slice(path.as_os_str().as_bytes());
+                bytes.push(0);
+            }
+            let written = file.write_all(&bytes);
+            sys::IoContext::at(written, "write", &dir.path_of(hidden.as_bytes()))?;
+            dir.rename_new(hidden.as_bytes(), &dir, name.as_bytes())?;
+            Ok(lock)
+        })();
+        match made {
+            Ok(lock) => Ok(Self { dir, name, _lock: lock }),
+            Err(error) => {
+                let _ = dir.remove_file(hidden.as_bytes());
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Drop for RestoreMark {
+    fn drop(&mut self) {
+        // The lock goes last.
+        let _ = self.dir.remove_file(self.name.as_bytes());
+    }
+}
+
+/// Marks paths as being restored, and then finds the runs at work on them. Without a mark, as on a
+/// full disk, a restore is done all the same.
+///
+/// # Errors
+/// When the sessions cannot be listed.
+pub fn begin_restore(
+    catalog: &Catalog,
+    paths: &[PathBuf],
+) -> Result<(Option<RestoreMark>, Vec<SessionSummary>), CatalogError> {
+    let mark = RestoreMark::set(catalog.root(), paths)
+        .inspect_err(|error| tracing::warn!("a run may begin during the restore: {error}"))
+        .ok();
+    Ok((mark, running_on(catalog, paths, None)?))
+}
+
+/// Waits until nothing is restored on these paths, above them or below them. `false`: the wait was
+/// cancelled.
+pub(super) fn wait_for_restores(
+    root: &Path,
+    paths: &[PathBuf],
+    progress: &dyn Progress,
+) -> sys::Result<bool> {
+    let dir = Dir::open(root)?;
+    for listed in dir.names()? {
+        if !listed.name.starts_with(layout::RESTORING_PREFIX.as_bytes()) {
+            continue;
+        }
+        let path = dir.path_of(&listed.name);
+        let attempt = || {
+            if dir.try_stat(&listed.name)?.is_none() {
+                return Ok(Some(()));
+            }
+            let lock = FileLock::try_shared(&path)?;
+            if lock.is_some() {
+                // Its process has ended; what a crash leaves of it goes here.
+                let _ = dir.remove_file(&listed.name);
+            }
+            Ok(lock.map(drop))
+        };
+        if attempt()?.is_some() || !concerns(&dir, &listed.name, paths) {
+            continue;
+        }
+        progress.begin(Stage::Wait, None);
+        if wait_for(progress, attempt)?.is_none() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether a mark has a path that contains one of these, or lies in one. What cannot be read
+/// concerns everybody, and the lock says for how long.
+fn concerns(dir: &Dir, name: &[u8], paths: &[PathBuf]) -> bool {
+    let Ok(bytes) = dir.read(name, MAX_BYTES) else { return true };
+    let mut marked = bytes.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+    marked.any(|marked| {
+        paths.iter().any(|path| {
+            let path = path.as_os_str().as_bytes();
+            byte_path::is_in(path, marked) || byte_path::is_in(marked, path)
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::progress::NoProgress;
+
+    /// Gives up as soon as there is something to wait for.
+    struct NoPatience;
+
+    impl Progress for NoPatience {
+        fn advance(&self, _entries: u64, _bytes: u64) {}
+
+        fn is_cancelled(&self) -> bool {
+            true
+        }
+    }
+
+    fn waits(root: &Path, path: &str) -> bool {
+        !wait_for_restores(root, &[path.into()], &NoPatience).unwrap()
+    }
+
+    #[test]
+    fn a_run_waits_for_a_restore_of_its_paths_and_for_no_other() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        let mark = RestoreMark::set(root, &["/p/a".into(), "/q".into()]).unwrap();
+        for path in ["/p/a", "/p", "/p/a/b", "/q", "/q/x", "/"] {
+            assert!(waits(root, path), "{path}");
+        }
+        for path in ["/p/b", "/p/ab", "/r"] {
+            assert!(!waits(root, path), "{path}");
+        }
+        drop(mark);
+        assert!(!waits(root, "/p/a"));
+        assert!(Dir::open(root).unwrap().names().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_mark_whose_process_died_keeps_nobody_and_goes() {
+        let root = tempfile::tempdir().unwrap();
+        let name = format!("{}0", layout::RESTORING_PREFIX);
+        let dir = Dir::open(root.path()).unwrap();
+        dir.create_file(name.as_bytes(), 0o600).unwrap().write_all(b"/p\0").unwrap();
+        assert!(wait_for_restores(root.path(), &["/p".into()], &NoProgress).unwrap());
+        assert!(dir.names().unwrap().is_empty());
+    }
+}
