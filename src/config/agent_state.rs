@@ -19,6 +19,11 @@ pub struct AgentState {
     pub exclude_patterns: Vec<String>,
     /// Existing places that are left out: credentials, caches, histories.
     pub left_out: Vec<PathBuf>,
+    /// Places that lead elsewhere through a symlink, with the path there. That one is recorded, and
+    /// the link is not.
+    pub links: Vec<(PathBuf, PathBuf)>,
+    /// Named places that cannot be recorded, each with the reason.
+    pub unusable: Vec<(PathBuf, &'static str)>,
 }
 
 impl AgentState {
@@ -39,13 +44,39 @@ impl AgentState {
             profile.state_exclude.iter().filter(|text| !is_place(text)).cloned().collect();
         for text in &profile.state_paths {
             let Some(place) = expand(text, surroundings)? else { continue };
-            // A symlink, as managers of dotfiles make them, stands for its target.
-            let real = matching(&place).into_iter().filter_map(|path| sys::real_path(&path).ok());
-            state.paths.extend(real.filter(|path| !state.left_out.contains(path)));
+            for path in matching(&place) {
+                state.look_at(path, surroundings);
+            }
         }
         state.paths.sort();
         state.paths.dedup();
         Ok(state)
+    }
+
+    /// Adds a place if it can be recorded. A symlink, as managers of dotfiles make them, stands for
+    /// its target.
+    fn look_at(&mut self, path: PathBuf, surroundings: &Surroundings<'_>) {
+        let Ok(real) = sys::real_path(&path) else {
+            if matches!(sys::kind_of(&path), Ok(Some(FileKind::Symlink))) {
+                self.unusable.push((path, "a symlink that leads nowhere"));
+            }
+            return;
+        };
+        if self.left_out.contains(&real) {
+            return;
+        }
+        if !matches!(sys::kind_of(&real), Ok(Some(FileKind::Directory | FileKind::File))) {
+            self.unusable.push((path, "neither a directory nor a regular file"));
+            return;
+        }
+        let in_home = surroundings
+            .home
+            .as_deref()
+            .and_then(|home| Some(sys::real_path(home).ok()?.join(path.strip_prefix(home).ok()?)));
+        if in_home.as_ref().unwrap_or(&path) != &real {
+            self.links.push((path, real.clone()));
+        }
+        self.paths.push(real);
     }
 
     /// Whether there is anything of it.

@@ -388,6 +388,9 @@ fn attributes<R: Read>(entry: &mut Entry<'_, R>) -> Result<Attributes, TarError>
             }
         }
     }
+    if [uid, gid].contains(&u32::MAX) {
+        return Err(TarError::Bad(format!("an owner {}", u32::MAX)));
+    }
     Ok(Attributes { mode, uid, gid, mtime, xattrs: Xattrs::new(xattrs) })
 }
 

@@ -37,7 +37,7 @@ fn attributes() -> impl Strategy<Value = Attributes> {
     let xattrs = btree_map(vec(1u8.., 1..9), vec(any::<u8>(), 0..9), 0..3);
     // Some are like those of others.
     let mode = prop_oneof![0..=MODE_MASK, Just(0o644)];
-    let owner = || prop_oneof![any::<u32>(), Just(1000)];
+    let owner = || prop_oneof![0..u32::MAX, Just(1000)];
     let seconds = prop_oneof![any::<i64>(), 0..2_i64];
     let nanoseconds = prop_oneof![0..1_000_000_000_u32, Just(0)];
     (mode, owner(), owner(), seconds, nanoseconds, xattrs).prop_map(

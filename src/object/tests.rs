@@ -239,3 +239,21 @@ fn midstates_stand_only_beside_long_files() {
     assert!(Tree::decode(&short).is_err());
     assert!(RootTree::decode(&root(file(LONG, Some(b"m")))).is_ok());
 }
+
+#[test]
+fn an_owner_that_no_file_has_is_refused() {
+    let entry = |uid, gid| TreeEntry {
+        name: (*b"a").into(),
+        attributes: Attributes { uid, gid, ..Attributes::default() },
+        node: Node::Fifo,
+    };
+    for (uid, gid) in [(u32::MAX, 0), (0, u32::MAX)] {
+        let tree = Tree::new(vec![entry(uid, gid)]);
+        assert!(Tree::decode(&tree.encode()).is_err());
+        let TreeEntry { attributes, node, .. } = entry(uid, gid);
+        let entries = vec![RootEntry { path: (*b"/a").into(), attributes, node }];
+        assert!(RootTree::decode(&RootTree { entries, links: None }.encode()).is_err());
+    }
+    let largest = Tree::new(vec![entry(u32::MAX - 1, u32::MAX - 1)]);
+    assert_eq!(Tree::decode(&largest.encode()), Ok(largest));
+}

@@ -23,7 +23,7 @@ pub const MAX_PATH_BYTES: usize = 4096;
 pub const MODE_MASK: u16 = 0o7777;
 
 /// The fields that every kind of entry has.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Attributes {
     /// 12 permission bits.
     pub mode: u16,
@@ -38,7 +38,7 @@ pub struct Attributes {
 }
 
 /// Extended attributes, sorted by name, no name twice.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Xattrs(Vec<XattrPair>);
 
 /// Name and value of an extended attribute.
@@ -278,13 +278,20 @@ pub(crate) fn read_entry(reader: &mut Reader<'_>) -> Result<(Attributes, Node), 
         return Err(reader.invalid("unknown flag"));
     }
     let mode = read_mode(reader)?;
-    let uid = reader.varint_u32()?;
-    let gid = reader.varint_u32()?;
+    let (uid, gid) = (read_owner(reader)?, read_owner(reader)?);
     let seconds = reader.signed()?;
     let mtime = FileTime { seconds, nanoseconds: read_nanoseconds(reader)? };
     let node = read_node(reader, kind)?;
     let xattrs = if flags & HAS_XATTRS == 0 { Xattrs::default() } else { read_xattrs(reader)? };
     Ok((Attributes { mode, uid, gid, mtime, xattrs }, node))
+}
+
+/// A user or a group. The last number stands for "no change" in `chown(2)`, and no file has it.
+fn read_owner(reader: &mut Reader<'_>) -> Result<u32, DecodeError> {
+    match reader.varint_u32()? {
+        u32::MAX => Err(reader.invalid("an owner that no file has")),
+        owner => Ok(owner),
+    }
 }
 
 /// Shared length, length and byte of the rest of the name, head.
@@ -348,7 +355,7 @@ fn read_after(
     let mode = if has(SAME_MODE) { before.mode } else { read_mode(reader)? };
     let (uid, gid) = match has(SAME_OWNER) {
         true => (before.uid, before.gid),
-        false => (reader.varint_u32()?, reader.varint_u32()?),
+        false => (read_owner(reader)?, read_owner(reader)?),
     };
     let mtime = match (has(SAME_MTIME), has(WHOLE_SECONDS)) {
         (true, true) => return Err(reader.invalid("a time that is there and is not")),

@@ -374,3 +374,42 @@ fn a_directory_that_is_replaced_while_it_is_captured_is_captured_as_it_was() {
         put_back();
     }
 }
+
+/// Writes to a file when one of a certain length was captured.
+struct Writer {
+    file: PathBuf,
+    file_bytes: u64,
+    is_done: AtomicBool,
+}
+
+impl Progress for Writer {
+    fn advance(&self, _: u64, bytes: u64) {
+        if bytes == self.file_bytes && !self.is_done.swap(true, SeqCst) {
+            std::fs::write(&self.file, "written between its two names").unwrap();
+        }
+    }
+}
+
+#[test]
+fn names_of_a_file_that_changes_between_them_are_recorded_as_two_files() {
+    let place = Place::new();
+    let linked = |directory: &str| place.path("work").join(directory).join("linked");
+    for directory in ["a", "z"] {
+        std::fs::create_dir(place.path("work").join(directory)).unwrap();
+    }
+    place.write("a/linked", "as it was");
+    std::fs::hard_link(linked("a"), linked("z")).unwrap();
+    let links = |snapshot: &SnapshotManifest| {
+        let store = LocalStore::open(&place.path("session/objects")).unwrap();
+        crate::diff::links_of(&store, &snapshot.merkle_root).unwrap().groups().len()
+    };
+    let writer = Writer { file: linked("a"), file_bytes: 9, is_done: AtomicBool::new(false) };
+    let manager = place.manager("session").with_threads(1).with_progress(Arc::new(writer));
+    let baseline = manager.create_baseline().unwrap();
+    assert_eq!(links(&baseline), 0);
+    let (quiet, changes) = place.manager("session").create_incremental().unwrap();
+    assert_eq!(links(&quiet), 1);
+    // One of the two names has other contents than were recorded, and both are linked again.
+    let deltas: Vec<_> = changes.iter().map(|change| change.size_delta.unwrap().abs()).collect();
+    assert_eq!((deltas.len(), deltas.iter().sum::<i64>()), (2, 20), "{changes:?}");
+}

@@ -251,6 +251,14 @@ fn a_symlink_of_a_dotfile_manager_stands_for_its_target() {
     put(&home(&fixture), "dotfiles/CLAUDE.md");
     fs::create_dir(home(&fixture).join(".claude")).unwrap();
     symlink("../dotfiles/CLAUDE.md", home(&fixture).join(".claude/CLAUDE.md")).unwrap();
+    // What cannot be recorded stops nothing, and is named.
+    symlink("nowhere", home(&fixture).join(".claude/commands")).unwrap();
+    let pipe = home(&fixture).join(".claude/agents");
+    assert!(std::process::Command::new("mkfifo").arg(pipe).status().unwrap().success());
+    let told = fixture.nono(&["snapshot", "--agent"]).success();
+    for what in ["the symlink", "a symlink that leads nowhere", "neither a directory nor"] {
+        assert!(told.says(what), "{}", told.stderr);
+    }
     let id = snapshot(&fixture, &[])[0]["session_id"].as_str().unwrap().to_owned();
     fs::write(home(&fixture).join("dotfiles/CLAUDE.md"), "overwritten\n").unwrap();
     fixture.nono(&["rollback", "restore", &id]).success();

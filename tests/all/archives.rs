@@ -341,6 +341,33 @@ fn what_another_compressor_made_of_the_same_bytes_is_read() {
 }
 
 #[test]
+fn attributes_and_names_of_any_bytes_arrive() {
+    let desk = Desk::new();
+    let project = desk.fixture.project();
+    let file = desk.fixture.write("with", "x");
+    let set = ["setfattr -n user.v -v 0x0a000a3d0a \"$1\"", "setfattr -n user.n=m -v a \"$1\""];
+    assert!(set.iter().all(|script| shell(script, &[&file]).0));
+    let long = format!("{}\n8 path=x\n", "n".repeat(120));
+    desk.fixture.write(&long, "y");
+    symlink(&long, project.join("of long")).unwrap();
+    fs::hard_link(project.join(&long), project.join("second of long")).unwrap();
+    desk.fixture.nono(&["snapshot", "--session", &desk.session]).success();
+    let original = below(&project);
+    desk.create(0, "full", &["--full"]);
+    desk.create(1, "delta", &["--parent", &desk.at("full")]);
+    desk.create(1, "whole", &["--full", "--recipient", &desk.recipient]);
+    for (store, files) in [("one", &["full", "delta"][..]), ("two", &["whole"])] {
+        for file in files {
+            desk.fixture.nono(&["archive", "verify", &desk.at(file), "-i", &desk.key]).success();
+        }
+        desk.import(store, files).success();
+        desk.arrived(store, 1, &original);
+    }
+    let files = unpack(&desk, "whole", "out").join("files");
+    assert_same(&original, &below(&files.join(project.strip_prefix("/").unwrap())));
+}
+
+#[test]
 fn a_wrong_key_a_flipped_bit_and_a_missing_end_are_refused() {
     let desk = Desk::new();
     desk.create(0, "sealed.age", &["--recipient", &desk.recipient]);

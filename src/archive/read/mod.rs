@@ -1,5 +1,6 @@
 //! Reading an archive as a stream.
 
+mod pax;
 mod stream;
 mod verify;
 

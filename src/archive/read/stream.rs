@@ -5,10 +5,11 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use tar::{EntryType, Header, PaxExtensions};
+use tar::{EntryType, Header};
 
 use super::super::write::header_of_document;
 use super::super::{ArchiveError, Identities};
+use super::pax::PaxRecords;
 
 pub(in crate::archive) const AGE_MAGIC: &[u8] = b"age-encryption.org/v1";
 const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
@@ -140,13 +141,12 @@ impl<R: Read> Members<R> {
                 self.begin(own);
                 let mut records = Vec::new();
                 self.read_to(&mut records, MAX_PAX_BYTES)?;
-                for record in PaxExtensions::new(&records) {
-                    let record =
-                        record.map_err(|error| ArchiveError::corrupt(error.to_string()))?;
-                    match record.key_bytes() {
-                        b"path" => path = Some(record.value_bytes().to_vec()),
-                        b"size" => {
-                            let value = record.value().ok().and_then(|it| it.parse::<u64>().ok());
+                for record in PaxRecords::new(&records) {
+                    match record? {
+                        (b"path", value) => path = Some(value.to_vec()),
+                        (b"size", value) => {
+                            let value = std::str::from_utf8(value).ok();
+                            let value = value.and_then(|it| it.parse::<u64>().ok());
                             let value = value.ok_or_else(|| ArchiveError::corrupt("a length"))?;
                             size = Some(value);
                         }

@@ -1,6 +1,7 @@
 //! One file: read once into the store, hashed on the way; and what is not a file or a directory.
 
 use std::cell::RefCell;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::directory::{Captured, PendingDir};
 use super::{Capturer, attributes};
@@ -25,9 +26,8 @@ impl Capturer<'_> {
         found: &FoundEntry,
         known: &CachedFile,
     ) -> TreeEntry {
-        self.note_link(node.root, path, &found.stat);
         self.request.progress.advance(1, found.stat.size);
-        TreeEntry {
+        let entry = TreeEntry {
             name: found.name.clone(),
             attributes: attributes(&found.stat, known.xattrs.clone()),
             node: Node::File {
@@ -35,7 +35,9 @@ impl Capturer<'_> {
                 hash: known.hash,
                 midstates: known.midstates.clone(),
             },
-        }
+        };
+        self.note_link(node.root, path, &found.stat, &entry);
+        entry
     }
 
     /// Reads files of a directory, which then has them beside what else was captured of it.
@@ -109,7 +111,6 @@ impl Capturer<'_> {
             }
         };
         let ReadFile { stat, hash, midstates, size, xattrs, new_bytes, is_stable } = read;
-        self.note_link(root, path, &stat);
         self.tally.file_read(counted, size);
         if let Some(bytes) = new_bytes {
             self.object_written(bytes);
@@ -131,6 +132,7 @@ impl Capturer<'_> {
             attributes: attributes(&stat, xattrs),
             node: Node::File { size, hash, midstates },
         };
+        self.note_link(root, path, &stat, &entry);
         Some((entry, cached))
     }
 
@@ -238,13 +240,11 @@ impl Capturer<'_> {
                 if matches!(node, Node::Socket | Node::CharDevice(_) | Node::BlockDevice(_)) {
                     self.leave_out(root, path, NotCapturedReason::Special);
                 }
-                self.note_link(root, path, stat);
                 self.request.progress.advance(1, 0);
-                Some(TreeEntry {
-                    name: found.name.clone(),
-                    attributes: attributes(stat, xattrs),
-                    node,
-                })
+                let attributes = attributes(stat, xattrs);
+                let entry = TreeEntry { name: found.name.clone(), attributes, node };
+                self.note_link(root, path, stat, &entry);
+                Some(entry)
             }
             Err(error) => {
                 self.tally.remove(stat);
@@ -256,11 +256,20 @@ impl Capturer<'_> {
         }
     }
 
-    fn note_link(&self, root: usize, path: &[u8], stat: &Stat) {
-        if stat.nlink > 1 {
-            let path = self.absolute(root, path).into_boxed_slice();
-            self.links.lock().entry((stat.dev, stat.ino)).or_default().push(path);
+    /// Notes a name of a file that has several. A file that changes between two of its names is
+    /// recorded in two states, and one file cannot have both.
+    fn note_link(&self, root: usize, path: &[u8], stat: &Stat, entry: &TreeEntry) {
+        if stat.nlink < 2 {
+            return;
         }
+        let mut state = DefaultHasher::new();
+        entry.attributes.hash(&mut state);
+        if let Node::File { size, hash, .. } = &entry.node {
+            (size, hash).hash(&mut state);
+        }
+        let path = self.absolute(root, path).into_boxed_slice();
+        let key = ((stat.dev, stat.ino), state.finish());
+        self.links.lock().entry(key).or_default().push(path);
     }
 }
 

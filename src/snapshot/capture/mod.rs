@@ -293,8 +293,8 @@ struct Capturer<'a> {
     unstable: Mutex<Vec<PathBuf>>,
     /// The ignore files that the session will go by.
     ignore_files: Mutex<FoundFiles>,
-    /// Paths by inode, of files with more than one name.
-    links: Mutex<HashMap<InodeId, Vec<Box<[u8]>>>>,
+    /// Paths by inode and a hash of the recorded state, of files with more than one name.
+    links: Mutex<HashMap<(InodeId, u64), Vec<Box<[u8]>>>>,
     finished_roots: Mutex<Vec<Option<(Attributes, Node)>>>,
 }
 

@@ -51,6 +51,9 @@ pub(super) fn run(
     let mut reports = Vec::new();
     for Detected { name, state } in detected(name, &surroundings)? {
         context.say(format_args!("Platform detected: {name}"));
+        for (path, what) in &state.unusable {
+            context.warn(format_args!("not recorded: {}: {what}", Shown::path(path)));
+        }
         let mut exclude_patterns = state.exclude_patterns;
         exclude_patterns.extend(args.capture.rollback_exclude.iter().cloned());
         let request = RecordRequest {
@@ -84,6 +87,13 @@ pub(super) fn run(
                 left_out.iter().map(|path| Shown::path(path).to_string()).collect();
             let names = names.join(", ");
             context.say(format_args!("  left out (credentials, caches, histories): {names}"));
+        }
+        for (link, real) in &state.links {
+            context.say(format_args!(
+                "  {} is recorded; the symlink {} to it is not",
+                Shown::path(real),
+                Shown::path(link)
+            ));
         }
         report_missing(manifest, None, |_| false, context);
         report_unstable(&[manifest], &session.id(), context);
