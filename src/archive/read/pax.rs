@@ -9,13 +9,16 @@ pub(super) struct PaxRecords<'a> {
     left: &'a [u8],
 }
 
+/// A key and its value.
+type Record<'a> = (&'a [u8], &'a [u8]);
+
 impl<'a> PaxRecords<'a> {
     pub(super) fn new(header: &'a [u8]) -> Self {
         Self { left: header }
     }
 
     /// The first record, and what follows it.
-    fn split(left: &'a [u8]) -> Option<((&'a [u8], &'a [u8]), &'a [u8])> {
+    fn split(left: &'a [u8]) -> Option<(Record<'a>, &'a [u8])> {
         let space = left.iter().position(|byte| *byte == b' ')?;
         let digits = left[..space].iter().all(u8::is_ascii_digit);
         let length: usize = std::str::from_utf8(&left[..space]).ok()?.parse().ok()?;
@@ -26,7 +29,7 @@ impl<'a> PaxRecords<'a> {
 }
 
 impl<'a> Iterator for PaxRecords<'a> {
-    type Item = Result<(&'a [u8], &'a [u8]), ArchiveError>;
+    type Item = Result<Record<'a>, ArchiveError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.left.is_empty() {

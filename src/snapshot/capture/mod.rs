@@ -293,8 +293,8 @@ struct Capturer<'a> {
     unstable: Mutex<Vec<PathBuf>>,
     /// The ignore files that the session will go by.
     ignore_files: Mutex<FoundFiles>,
-    /// Paths by inode and a hash of the recorded state, of files with more than one name.
-    links: Mutex<HashMap<(InodeId, u64), Vec<Box<[u8]>>>>,
+    /// Paths of files with more than one name.
+    links: Mutex<HashMap<LinkedState, Vec<Box<[u8]>>>>,
     finished_roots: Mutex<Vec<Option<(Attributes, Node)>>>,
 }
 
@@ -311,6 +311,9 @@ enum StateYet {
     /// A directory whose entries are counted.
     Counted(Arc<LeftOutTally>),
 }
+
+/// An inode, and a hash of the state that is recorded of it.
+type LinkedState = (InodeId, u64);
 
 /// Device and inode number.
 pub(crate) type InodeId = (u64, u64);
