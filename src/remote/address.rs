@@ -86,6 +86,10 @@ impl Address {
     /// # Errors
     /// [`AddressError`]. It repeats no part of the text that may be a secret.
     pub fn parse(text: &str) -> Result<Self, AddressError> {
+        if text.is_empty() {
+            // A variable that is not set, and not the current directory.
+            return Err(AddressError::Invalid { reason: "is empty" });
+        }
         let Some((scheme, rest)) = text.split_once("://") else {
             return Self::directory(Path::new(text));
         };
@@ -253,6 +257,7 @@ mod tests {
         ] {
             assert_eq!(Address::parse(text).unwrap().to_string(), shown, "{text}");
         }
+        assert!(Address::parse("").is_err());
     }
 
     #[test]

@@ -25,6 +25,7 @@ pub(in crate::archive) use self::walk::{Walk, asking};
 use super::delta::{DeltaEntryType, DeltaStats};
 use super::limits::check_document;
 use super::name::{ArchiveId, ArchiveKind, ArchiveName};
+use super::read::MAX_OBJECT_BYTES;
 use super::rules::{FullReason, MAX_CHAIN_DEPTH, is_mostly_changed};
 use super::{ArchiveError, Encryption};
 use crate::diff::{differences, links_of};
@@ -33,7 +34,7 @@ use crate::manifest::MAX_MANIFEST_BYTES;
 use crate::object::{Attributes, ContentHash, Node};
 use crate::progress::{Amount, Progress, Stage, wait_for};
 use crate::snapshot::{LoadedManifest, SessionDir};
-use crate::store::{LocalStore, ObjectSource, ReadLock};
+use crate::store::{LocalStore, MAX_TREE_BYTES, ObjectSource, ReadLock};
 
 /// Bytes that a thread compresses at once. Several times as much is in memory for each thread.
 const JOB_BYTES: u32 = 2 << 20;
@@ -319,7 +320,15 @@ impl ArchivePlan {
         }
         let (lists, files) = objects.finish();
         for hash in lists.iter().chain(files.keys()) {
-            let bytes = self.store.read(hash, super::read::MAX_OBJECT_BYTES)?;
+            let bytes = self.store.read(hash, MAX_TREE_BYTES)?;
+            if bytes.len() as u64 > MAX_OBJECT_BYTES {
+                let (length, most) = (bytes.len(), MAX_OBJECT_BYTES);
+                return Err(ArchiveError::TooLarge {
+                    reason: format!(
+                        "the list of a directory has {length} bytes, and {most} is the most"
+                    ),
+                });
+            }
             members.document(&format!("meta/objects/{hash}"), &bytes).map_err(written)?;
         }
         Ok(())
