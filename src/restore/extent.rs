@@ -2,7 +2,8 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use super::{OnConflict, Planned, RestoreOptions, RestoreReport, Skipped};
+use super::planned::Planned;
+use super::{OnConflict, RestoreOptions, RestoreReport, Skipped};
 use crate::diff::Lookup;
 use crate::snapshot::{SnapshotManager, SnapshotManifest};
 use crate::store::{StoreError, read_root_tree};
@@ -17,6 +18,7 @@ impl RestoreOptions {
     pub(super) fn is_narrowed(&self, planned: &Planned) -> bool {
         !self.is_whole()
             || self.keep_commits
+            || planned.leaves_undone
             || !planned.spared.is_empty()
             || (self.on_conflict == OnConflict::KeepNewer && !planned.conflicts.is_empty())
     }

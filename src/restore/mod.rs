@@ -26,6 +26,7 @@ mod owners;
 mod packed;
 mod places;
 mod plan;
+mod planned;
 mod prepare;
 mod privileges;
 mod recover;
@@ -50,17 +51,15 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::diff::{self, Change, ChangeSummary, Comparison, Lost};
+use crate::diff::{Change, ChangeSummary, Comparison, Lost};
 use crate::git::RepositoryChange;
-use crate::object::ContentHash;
 use crate::path_text::{Shown, serde_paths};
 use crate::snapshot::{
-    CacheUse, LoadedManifest, ManifestError, NotCaptured, RestoreRecord, SessionOrigin,
-    SnapshotError, SnapshotManager, SnapshotManifest,
+    CacheUse, LoadedManifest, ManifestError, RestoreRecord, SessionOrigin, SnapshotError,
+    SnapshotManager, SnapshotManifest,
 };
-use crate::store::{ObjectSource, OverlayStore, read_root_tree};
+use crate::store::{OverlayStore, read_root_tree};
 
-use check_selection::check_selection;
 use conflicts::AllConflicts;
 pub use conflicts::{Conflict, OnConflict, RepositoryConflict, UserEdit};
 pub use copy_out::{CopyOptions, CopyReport};
@@ -68,18 +67,15 @@ pub use discard::DiscardReport;
 pub use error::RestoreError;
 #[cfg(feature = "fuzzing")]
 pub(crate) use journal::Journal;
-use places::Places;
 use plan::RestorePlan;
 pub use plan::Skipped;
+use planned::Planned;
 pub use prepare::KeepBefore;
 use prepare::Prepared;
 pub use recover::{Recovery, RecoveryOutcome, RecoveryReport};
-use repositories::Repositories;
-use selection::Selected;
 pub use selection::Selection;
 #[cfg(feature = "cli")]
 pub use step_undo::{StepConflict, StepUndoReport};
-use user_edits::UserEdits;
 #[cfg(feature = "container")]
 pub(crate) use {attributes::apply as apply_attributes, make::make, staging::SURELY_COPIED_BYTES};
 
@@ -182,27 +178,6 @@ pub struct RestoreOptions {
     /// The number of restores that the session had when this one was decided on. With another one
     /// under the lock, somebody else decided meanwhile, and nothing is done.
     pub restore_count: Option<u64>,
-}
-
-/// A plan, and what it would undo that the session did not do.
-struct Planned {
-    plan: RestorePlan,
-    conflicts: AllConflicts,
-    /// The paths that others changed.
-    spared: Vec<PathBuf>,
-    repositories: Vec<RepositoryChange>,
-    /// The paths that stay because nothing of them is kept.
-    not_kept: Vec<Skipped>,
-}
-
-impl Planned {
-    /// The paths that stay for any reason, and those of them that are not kept.
-    fn left(&mut self) -> (Vec<Skipped>, Vec<PathBuf>) {
-        let mut skipped = std::mem::take(&mut self.plan.skipped);
-        let paths = self.not_kept.iter().map(|skipped| skipped.path.clone()).collect();
-        skipped.append(&mut self.not_kept);
-        (skipped, paths)
-    }
 }
 
 /// Whether nothing is done because of conflicts.
@@ -450,97 +425,6 @@ impl SnapshotManager {
             }
         }
     }
-
-    /// Plans, and narrows the plan to what is selected and not to be left alone. `unkept` are paths
-    /// that stay because nothing of them is kept.
-    fn planned(
-        &self,
-        source: &dyn ObjectSource,
-        states: &States,
-        current_root: &ContentHash,
-        left_out: &[NotCaptured],
-        options: &RestoreOptions,
-        unkept: &HashSet<Vec<u8>>,
-    ) -> Result<Planned, RestoreError> {
-        let target = &states.target.manifest;
-        let mut plan = plan::plan(source, current_root, left_out, target)?;
-        let selected = Selected::new(&options.selection, &target.roots)?;
-        let roots = [&target.merkle_root, current_root];
-        check_selection(source, &selected, &roots, target)?;
-        let repositories = Repositories::of(source, current_root, target, &plan)?;
-        if !selected.is_all() {
-            let wanted = |path: &[u8], change: Option<diff::ChangeType>| {
-                repositories.is_selected(&selected, path, change)
-            };
-            // Nobody knows what kind of change it would have been.
-            let concerns = |path: &[u8], has_all_below: bool| {
-                selected.contains(path) || has_all_below && selected.may_mean_below(path)
-            };
-            plan.narrow(wanted, concerns, &HashSet::new());
-        }
-        if options.keep_commits {
-            let is_meant = |path: &[u8]| !repositories.has(path);
-            plan.narrow(|path, _| is_meant(path), |path, _| is_meant(path), &HashSet::new());
-        }
-        let chain = &states.chain;
-        let last = conflicts::last_ordinary(chain);
-        let metadata = self.session().metadata()?;
-        let is_guarded = options.is_undo
-            && matches!(metadata.origin, SessionOrigin::Snapshot | SessionOrigin::Agent)
-            && last.is_some_and(|last| last.number != target.number);
-        let has_later_changes = metadata.ended.is_some() || is_guarded || options.takes_back;
-        let mut conflicts = if has_later_changes {
-            let mut paths = conflicts::conflicts(source, chain, current_root, &plan)?;
-            let repositories =
-                repositories.conflicts(source, chain, current_root, &plan, &mut paths)?;
-            AllConflicts { paths, repositories }
-        } else {
-            AllConflicts::default()
-        };
-        let (mut left, mut spared) = (HashSet::new(), Vec::new());
-        // To overwrite is an answer about the conflicts alone.
-        if let (true, Some(last)) = (options.is_undo && has_later_changes, last) {
-            let (before, after) = (&target.merkle_root, &last.merkle_root);
-            left.extend(repositories.unchanged_between(source, before, after)?);
-            if !conflicts.is_empty() {
-                spared = conflicts::take_foreign(&mut conflicts, source, before, after)?;
-                left.extend(spared.iter().map(|path| bytes_of(path)));
-            }
-            if metadata.origin == SessionOrigin::Agent {
-                let edits = UserEdits::find(source, chain, &metadata, target, &repositories)?;
-                spared.extend(edits.settle(&plan, &repositories, &mut conflicts, &mut left));
-                spared.sort();
-            }
-        }
-        if options.on_conflict == OnConflict::KeepNewer {
-            left.extend(conflicts.paths.iter().map(|(path, _)| path));
-            left.extend(conflicts.repositories.iter().map(|c| bytes_of(&c.path)));
-        }
-        if !left.is_empty() {
-            let stays =
-                |path: &[u8]| repositories.of_path(path).is_some_and(|dir| left.contains(dir));
-            plan.narrow(|path, _| !stays(path), |path, _| !stays(path), &left);
-        }
-        let kept = plan.keep_remote_refs(source, current_root, target, &repositories)?;
-        let not_kept = plan.leave_unkept(unkept);
-        let changed =
-            repositories.changes(source, current_root, target, &plan, &selected, &kept)?;
-        if !options.with_privileges && self.is_foreign(target.number)? {
-            plan.leave_off_privileges();
-        }
-        let mut places = Places::new(&target.roots);
-        if let Some(path) = plan.first_path() {
-            // Making directories above a tracked path is not for a restore to decide.
-            places.find(path).map_err(|error| RestoreError::from_place(error, path))?;
-        }
-        plan.detach_foreign_links(&diff::links_of(source, current_root)?, &mut places)?;
-        plan.link(&diff::links_of(source, &target.merkle_root)?);
-        Ok(Planned { plan, conflicts, spared, repositories: changed, not_kept })
-    }
-}
-
-fn bytes_of(path: &Path) -> Vec<u8> {
-    path.as_os_str().as_bytes().to_vec()
 }
 
 /// The files of a restore that kept changing while the snapshot read them.

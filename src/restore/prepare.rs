@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use super::places::Places;
 use super::plan::{RestorePlan, Skipped};
-use super::{Planned, RestoreError, RestoreOptions, States, is_refused, secure};
+use super::planned::Planned;
+use super::{RestoreError, RestoreOptions, States, is_refused, secure};
 use crate::diff::{self, Difference};
 use crate::object::{ContentHash, LinkGroups};
 use crate::path_text::to_path;

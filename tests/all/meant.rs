@@ -385,3 +385,53 @@ fn a_redo_that_failed_leaves_the_session_undone() {
     fixture.nono(&["redo", "--yes"]).success();
     assert_eq!(text(&fixture, "a").unwrap(), "3\n");
 }
+
+#[test]
+fn an_undo_of_a_file_goes_on_to_sessions_whose_changes_are_not_taken_back_yet() {
+    let fixture = Fixture::new();
+    fixture.write("f", "0\n");
+    fixture.write("g", "0\n");
+    for script in ["echo z >> f", "echo a >> f; echo a > g", "rm f"] {
+        fixture.record(script).success();
+    }
+    for expected in ["0\nz\na\n", "0\nz\n", "0\n"] {
+        fixture.nono(&["undo", "--yes", "f"]).success();
+        assert_eq!(text(&fixture, "f").unwrap(), expected);
+    }
+    fixture.nono(&["undo", "--yes", "f"]).fails(1, "nothing of f is left to undo");
+    // Of the sessions, only what is not taken back yet.
+    fixture.nono(&["undo", "--yes"]).success();
+    assert_eq!([text(&fixture, "f").unwrap(), text(&fixture, "g").unwrap()], ["0\n", "0\n"]);
+    fixture.nono(&["undo", "--yes"]).fails(1, "nothing is left to undo");
+    // And back again, one after the other.
+    for (f, g) in [("0\n", "a\n"), ("0\nz\n", "a\n"), ("0\nz\na\n", "a\n")] {
+        fixture.nono(&["redo"]).success();
+        assert_eq!([text(&fixture, "f").unwrap(), text(&fixture, "g").unwrap()], [f, g]);
+    }
+    fixture.nono(&["redo"]).success();
+    assert_eq!(text(&fixture, "f"), None);
+}
+
+#[test]
+fn a_file_that_was_changed_after_its_undo_is_no_work_of_the_session() {
+    let fixture = Fixture::new();
+    fixture.write("f", "0");
+    fixture.write("g", "0");
+    fixture.record("echo 1 > f; echo 1 > g").success();
+    fixture.nono(&["undo", "--yes", "f"]).success();
+    fixture.write("f", "mine");
+    fixture.nono(&["undo", "--yes"]).success();
+    assert_eq!([text(&fixture, "f").unwrap(), text(&fixture, "g").unwrap()], ["mine", "0"]);
+    fixture.nono(&["redo"]).success();
+    assert_eq!([text(&fixture, "f").unwrap(), text(&fixture, "g").unwrap()], ["mine", "1\n"]);
+}
+
+#[test]
+fn an_undo_that_can_do_nothing_fails() {
+    let fixture = Fixture::new();
+    fixture.write("f", "0");
+    fixture.record("echo 1 > f").success();
+    fixture.write("f", "mine");
+    fixture.nono(&["undo", "--yes", "--keep-newer"]).fails(1, "can be undone now");
+    assert_eq!(text(&fixture, "f").unwrap(), "mine");
+}

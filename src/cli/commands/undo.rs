@@ -125,6 +125,9 @@ impl UndoArgs {
             let session = catalog.find_here(&place).ok()?;
             let tracked = SessionSummary::of(&session).ok()?.tracked_paths;
             let project = tracked.into_iter().find(|root| place.directory.starts_with(root))?;
+            if sys::current_or_former_dir().ok()?.starts_with(&project) {
+                return None;
+            }
             let inside = match place.directory.strip_prefix(&project).ok()? {
                 inside if inside.as_os_str().is_empty() => String::new(),
                 inside => format!(" {}", shell_word(inside)?),
@@ -338,6 +341,12 @@ fn undo(
             "nothing of session {id} can be undone now; an earlier one is undone by its id (nono \
              rollback list)"
         ));
+        if plan.touched.is_empty() && plan.is_complete() && !args.dry_run {
+            if args.json {
+                context.json(&RestoreReport { dry_run: false, ..plan })?;
+            }
+            return Ok(1);
+        }
     }
     let is_refused = plan.is_refused();
     if args.dry_run {

@@ -1,0 +1,170 @@
+//! A plan with everything that decides about it: the selection, later changes, what stays.
+
+use std::collections::HashSet;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::check_selection::check_selection;
+use super::conflicts::{self, AllConflicts};
+use super::places::Places;
+use super::plan::{self, RestorePlan, Skipped};
+use super::repositories::Repositories;
+use super::selection::Selected;
+use super::user_edits::UserEdits;
+use super::{OnConflict, RestoreError, RestoreOptions, States};
+use crate::diff;
+use crate::git::RepositoryChange;
+use crate::object::ContentHash;
+use crate::snapshot::{
+    LoadedManifest, NotCaptured, SessionMetadata, SessionOrigin, SnapshotManager, SnapshotManifest,
+    standing,
+};
+use crate::store::ObjectSource;
+
+/// A plan, and what it would undo that the session did not do.
+pub(super) struct Planned {
+    pub(super) plan: RestorePlan,
+    pub(super) conflicts: AllConflicts,
+    /// The paths that others changed.
+    pub(super) spared: Vec<PathBuf>,
+    pub(super) repositories: Vec<RepositoryChange>,
+    /// The paths that stay because nothing of them is kept.
+    pub(super) not_kept: Vec<Skipped>,
+    /// Whether paths stay of which the session's changes were taken back before.
+    pub(super) leaves_undone: bool,
+}
+
+impl Planned {
+    /// The paths that stay for any reason, and those of them that are not kept.
+    pub(super) fn left(&mut self) -> (Vec<Skipped>, Vec<PathBuf>) {
+        let mut skipped = std::mem::take(&mut self.plan.skipped);
+        let paths = self.not_kept.iter().map(|skipped| skipped.path.clone()).collect();
+        skipped.append(&mut self.not_kept);
+        (skipped, paths)
+    }
+}
+
+impl SnapshotManager {
+    /// Plans, and narrows the plan to what is selected and not to be left alone. `unkept` are paths
+    /// that stay because nothing of them is kept.
+    pub(super) fn planned(
+        &self,
+        source: &dyn ObjectSource,
+        states: &States,
+        current_root: &ContentHash,
+        left_out: &[NotCaptured],
+        options: &RestoreOptions,
+        unkept: &HashSet<Vec<u8>>,
+    ) -> Result<Planned, RestoreError> {
+        let target = &states.target.manifest;
+        let mut plan = plan::plan(source, current_root, left_out, target)?;
+        let selected = Selected::new(&options.selection, &target.roots)?;
+        let roots = [&target.merkle_root, current_root];
+        check_selection(source, &selected, &roots, target)?;
+        let repositories = Repositories::of(source, current_root, target, &plan)?;
+        if !selected.is_all() {
+            let wanted = |path: &[u8], change: Option<diff::ChangeType>| {
+                repositories.is_selected(&selected, path, change)
+            };
+            // Nobody knows what kind of change it would have been.
+            let concerns = |path: &[u8], has_all_below: bool| {
+                selected.contains(path) || has_all_below && selected.may_mean_below(path)
+            };
+            plan.narrow(wanted, concerns, &HashSet::new());
+        }
+        if options.keep_commits {
+            let is_meant = |path: &[u8]| !repositories.has(path);
+            plan.narrow(|path, _| is_meant(path), |path, _| is_meant(path), &HashSet::new());
+        }
+        let chain = &states.chain;
+        let last = conflicts::last_ordinary(chain);
+        let metadata = self.session().metadata()?;
+        let undone = match options.is_undo {
+            true => undone_before(&metadata, chain, target, &repositories),
+            false => HashSet::new(),
+        };
+        let leaves_undone = plan.changes.iter().any(|(path, _)| undone.contains(&path));
+        if leaves_undone {
+            let is_meant = |path: &[u8]| !undone.contains(path);
+            plan.narrow(|_, _| true, |path, _| is_meant(path), &undone);
+        }
+        let is_guarded = options.is_undo
+            && matches!(metadata.origin, SessionOrigin::Snapshot | SessionOrigin::Agent)
+            && last.is_some_and(|last| last.number != target.number);
+        let has_later_changes = metadata.ended.is_some() || is_guarded || options.takes_back;
+        let mut conflicts = if has_later_changes {
+            let mut paths = conflicts::conflicts(source, chain, current_root, &plan)?;
+            let repositories =
+                repositories.conflicts(source, chain, current_root, &plan, &mut paths)?;
+            AllConflicts { paths, repositories }
+        } else {
+            AllConflicts::default()
+        };
+        let (mut left, mut spared) = (HashSet::new(), Vec::new());
+        // To overwrite is an answer about the conflicts alone.
+        if let (true, Some(last)) = (options.is_undo && has_later_changes, last) {
+            let (before, after) = (&target.merkle_root, &last.merkle_root);
+            left.extend(repositories.unchanged_between(source, before, after)?);
+            if !conflicts.is_empty() {
+                spared = conflicts::take_foreign(&mut conflicts, source, before, after)?;
+                left.extend(spared.iter().map(|path| bytes_of(path)));
+            }
+            if metadata.origin == SessionOrigin::Agent {
+                let edits = UserEdits::find(source, chain, &metadata, target, &repositories)?;
+                spared.extend(edits.settle(&plan, &repositories, &mut conflicts, &mut left));
+                spared.sort();
+            }
+        }
+        if options.on_conflict == OnConflict::KeepNewer {
+            left.extend(conflicts.paths.iter().map(|(path, _)| path));
+            left.extend(conflicts.repositories.iter().map(|c| bytes_of(&c.path)));
+        }
+        if !left.is_empty() {
+            let stays =
+                |path: &[u8]| repositories.of_path(path).is_some_and(|dir| left.contains(dir));
+            plan.narrow(|path, _| !stays(path), |path, _| !stays(path), &left);
+        }
+        let kept = plan.keep_remote_refs(source, current_root, target, &repositories)?;
+        let not_kept = plan.leave_unkept(unkept);
+        let changed =
+            repositories.changes(source, current_root, target, &plan, &selected, &kept)?;
+        if !options.with_privileges && self.is_foreign(target.number)? {
+            plan.leave_off_privileges();
+        }
+        let mut places = Places::new(&target.roots);
+        if let Some(path) = plan.first_path() {
+            // Making directories above a tracked path is not for a restore to decide.
+            places.find(path).map_err(|error| RestoreError::from_place(error, path))?;
+        }
+        plan.detach_foreign_links(&diff::links_of(source, current_root)?, &mut places)?;
+        plan.link(&diff::links_of(source, &target.merkle_root)?);
+        Ok(Planned { plan, conflicts, spared, repositories: changed, not_kept, leaves_undone })
+    }
+}
+
+/// The paths of which the changes of a session are taken back, by restores of a part that still
+/// stand. What is there now is somebody else's, also where it is not as in the target. Git
+/// directories are not among them: each is looked at as one thing.
+fn undone_before(
+    metadata: &SessionMetadata,
+    chain: &[LoadedManifest],
+    target: &SnapshotManifest,
+    repositories: &Repositories,
+) -> HashSet<Vec<u8>> {
+    let last = conflicts::last_ordinary(chain).map(|last| last.number);
+    let standing = standing(&metadata.restores).into_iter();
+    let undoes = standing.filter(|it| it.snapshot == target.number && !it.undoes_steps);
+    // What could not be restored then may be restored now.
+    let whole = undoes.filter(|it| !it.left_some).filter_map(|it| it.safety_snapshot);
+    let safety = whole.filter(|number| last.is_none_or(|last| last < *number));
+    safety
+        .filter_map(|number| chain.iter().find(|loaded| loaded.manifest.number == number))
+        .flat_map(|loaded| &loaded.manifest.restores_only)
+        .map(|path| bytes_of(path))
+        .filter(|path| repositories.of_path(path).is_none())
+        .collect()
+}
+
+fn bytes_of(path: &Path) -> Vec<u8> {
+    path.as_os_str().as_bytes().to_vec()
+}
