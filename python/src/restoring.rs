@@ -148,6 +148,7 @@ impl RestoreReport {
             directory_times: 0,
             conflicts: Vec::new(),
             spared: Vec::new(),
+            overwritten: Vec::new(),
             on_conflict: options.on_conflict,
             skipped: copied.skipped.clone(),
             rebuildable: Vec::new(),

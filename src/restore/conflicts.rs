@@ -61,6 +61,17 @@ pub struct UserEdit {
     pub is_certain: bool,
 }
 
+/// An edit by the user that the agent overwrote or removed later. The path is as it was before the
+/// session, so an undo has nothing to do there, and only a snapshot has the edit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OverwrittenEdit {
+    /// Absolute path.
+    #[serde(with = "serde_path")]
+    pub path: PathBuf,
+    /// Number of the step, and of the snapshot that holds the edit.
+    pub step: u64,
+}
+
 /// Why a git directory is in conflict.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "why", rename_all = "snake_case")]
@@ -70,6 +81,9 @@ pub enum RepositoryConflict {
         /// Their moves since.
         moves: Vec<Move>,
     },
+    /// HEAD and the refs are as they were left, and what is staged is not: `git add` stored contents
+    /// that no other file may have.
+    Staged,
     /// A lock says that git works there at this moment.
     AtWork {
         /// The lock, relative to the git directory.

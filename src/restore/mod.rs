@@ -61,7 +61,7 @@ use crate::snapshot::{
 use crate::store::{OverlayStore, read_root_tree};
 
 use conflicts::AllConflicts;
-pub use conflicts::{Conflict, OnConflict, RepositoryConflict, UserEdit};
+pub use conflicts::{Conflict, OnConflict, OverwrittenEdit, RepositoryConflict, UserEdit};
 pub use copy_out::{CopyOptions, CopyReport};
 pub use discard::DiscardReport;
 pub use error::RestoreError;
@@ -102,6 +102,10 @@ pub struct RestoreReport {
     /// session that is undone: they stay.
     #[serde(default, with = "serde_paths")]
     pub spared: Vec<PathBuf>,
+    /// Edits by the user between an agent's calls that the agent overwrote, sorted by path. An undo
+    /// does not bring them back.
+    #[serde(default)]
+    pub overwritten: Vec<OverwrittenEdit>,
     /// Git directories among the changes, and what HEAD and the refs of each did.
     pub repositories: Vec<RepositoryChange>,
     /// The treatment of them.
@@ -240,7 +244,7 @@ impl SnapshotManager {
         let (target, latest) = (&states.target.manifest, &states.latest);
         let current = self.capture_current(&overlay, target, latest, CacheUse::Read)?;
         let (root, left_out) = (&current.merkle_root, &current.not_captured);
-        let Planned { plan, conflicts, spared, repositories, .. } =
+        let Planned { plan, conflicts, spared, overwritten, repositories, .. } =
             self.planned(&overlay, &states, root, left_out, options, &HashSet::new())?;
         let directory_times = plan.directory_times();
         // The actions go at once: they take more than all the rest.
@@ -254,6 +258,7 @@ impl SnapshotManager {
             directory_times,
             conflicts: conflicts.told(),
             spared,
+            overwritten,
             repositories,
             skipped,
             rebuildable,
@@ -308,6 +313,7 @@ impl SnapshotManager {
         (skipped, report.not_kept) = planned.left();
         report.conflicts = planned.conflicts.told();
         report.spared = std::mem::take(&mut planned.spared);
+        report.overwritten = std::mem::take(&mut planned.overwritten);
         report.repositories = std::mem::take(&mut planned.repositories);
         let plan = &planned.plan;
         // For the times of some directories alone, nobody writes to a full disk.
@@ -367,6 +373,7 @@ impl SnapshotManager {
             directory_times: 0,
             conflicts: Vec::new(),
             spared: Vec::new(),
+            overwritten: Vec::new(),
             repositories: Vec::new(),
             on_conflict: options.on_conflict,
             skipped: Vec::new(),

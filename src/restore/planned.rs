@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::check_selection::check_selection;
-use super::conflicts::{self, AllConflicts};
+use super::conflicts::{self, AllConflicts, OverwrittenEdit};
 use super::places::Places;
 use super::plan::{self, RestorePlan, Skipped};
 use super::repositories::Repositories;
@@ -27,6 +27,8 @@ pub(super) struct Planned {
     pub(super) conflicts: AllConflicts,
     /// The paths that others changed.
     pub(super) spared: Vec<PathBuf>,
+    /// Edits by the user that the agent overwrote.
+    pub(super) overwritten: Vec<OverwrittenEdit>,
     pub(super) repositories: Vec<RepositoryChange>,
     /// The paths that stay because nothing of them is kept.
     pub(super) not_kept: Vec<Skipped>,
@@ -101,6 +103,7 @@ impl SnapshotManager {
             AllConflicts::default()
         };
         let (mut left, mut spared) = (HashSet::new(), Vec::new());
+        let mut overwritten = Vec::new();
         // To overwrite is an answer about the conflicts alone.
         if let (true, Some(last)) = (options.is_undo && has_later_changes, last) {
             let (before, after) = (&target.merkle_root, &last.merkle_root);
@@ -113,6 +116,11 @@ impl SnapshotManager {
                 let edits = UserEdits::find(source, chain, &metadata, target, &repositories)?;
                 spared.extend(edits.settle(&plan, &repositories, &mut conflicts, &mut left));
                 spared.sort();
+                overwritten = edits.overwritten(source, chain, target, &plan)?;
+                overwritten.retain(|edit| {
+                    let path = bytes_of(&edit.path);
+                    selected.contains(&path) && repositories.of_path(&path).is_none()
+                });
             }
         }
         if options.on_conflict == OnConflict::KeepNewer {
@@ -138,7 +146,15 @@ impl SnapshotManager {
         }
         plan.detach_foreign_links(&diff::links_of(source, current_root)?, &mut places)?;
         plan.link(&diff::links_of(source, &target.merkle_root)?);
-        Ok(Planned { plan, conflicts, spared, repositories: changed, not_kept, leaves_undone })
+        Ok(Planned {
+            plan,
+            conflicts,
+            spared,
+            overwritten,
+            repositories: changed,
+            not_kept,
+            leaves_undone,
+        })
     }
 }
 

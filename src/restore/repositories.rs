@@ -4,7 +4,7 @@
 //! are different: one that git added since is in nobody's way, so it stays, and the restore is
 //! complete. git's own writes (its index at each `git status`) are nobody's work and no conflict. A
 //! branch that moved after the session is one conflict, whatever else that changed in the
-//! directory.
+//! directory. So is what somebody staged.
 
 use std::collections::{BTreeMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
@@ -318,14 +318,54 @@ fn stage_the_same(
     old: Option<Node>,
     new: Option<Node>,
 ) -> Result<bool, StoreError> {
-    let staging = |index: Option<Node>| match index {
+    let (old, new) = (staging(source, old)?, staging(source, new)?);
+    Ok(old.is_some() && old == new)
+}
+
+/// What an index stages; `None` if that cannot be told.
+fn staging(
+    source: &dyn ObjectSource,
+    index: Option<Node>,
+) -> Result<Option<ContentHash>, StoreError> {
+    match index {
         Some(Node::File { size, hash, .. }) if size <= MAX_INDEX_BYTES => {
-            Ok::<_, StoreError>(staged(&source.read(&hash, MAX_INDEX_BYTES)?))
+            Ok(staged(&source.read(&hash, MAX_INDEX_BYTES)?))
         }
         _ => Ok(None),
+    }
+}
+
+/// Whether the indexes of a git directory in two snapshots surely stage something else.
+fn stages_another(
+    source: &dyn ObjectSource,
+    before: &ContentHash,
+    after: &ContentHash,
+    git_dir: &[u8],
+) -> Result<bool, StoreError> {
+    let index = [git_dir, b"/", INDEX].concat();
+    let node = |root: &ContentHash| -> Result<_, StoreError> {
+        let root = read_root_tree(source, root)?;
+        Ok(Lookup::new(source, &root).find(&index)?.map(|index| index.node))
     };
-    let (old, new) = (staging(old)?, staging(new)?);
-    Ok(old.is_some() && old == new)
+    let after = node(after)?;
+    let after = match staging(source, after.clone()) {
+        // A plan for the present state stores no contents.
+        Err(StoreError::Missing { .. }) => staging_on_disk(&index, after.as_ref()),
+        staged => staged?,
+    };
+    Ok(match (staging(source, node(before)?)?, after) {
+        (Some(before), Some(after)) => before != after,
+        _ => false,
+    })
+}
+
+/// What an index on the disk stages, if it still is the captured one.
+fn staging_on_disk(path: &[u8], captured: Option<&Node>) -> Option<ContentHash> {
+    let Some(Node::File { hash, .. }) = captured else { return None };
+    let (above, name) = byte_path::split(path);
+    let dir = Dir::open_no_symlinks(to_path(above)).ok()?;
+    let bytes = dir.read(name, MAX_INDEX_BYTES).ok()?;
+    staged(&bytes).filter(|_| ContentHash::of(&bytes) == *hash)
 }
 
 /// Whether something is at a path of the disk.
@@ -335,7 +375,8 @@ fn is_there(path: &[u8]) -> bool {
     matches!(found, Ok(Some(_)))
 }
 
-/// Whether HEAD or a ref of a repository moved after the session, and after every restore of it.
+/// Whether HEAD or a ref of a repository moved after the session, and after every restore of it; or
+/// where none did, whether something else was staged.
 fn moved_on(
     source: &dyn ObjectSource,
     chain: &[LoadedManifest],
@@ -346,15 +387,21 @@ fn moved_on(
     let path = to_path(git_dir);
     let state = |root: &ContentHash| GitState::in_snapshot(source, root, path);
     let now = state(current_root)?;
-    let mut base = state(last)?;
-    let mut is_known = is_same(base.as_ref(), now.as_ref());
-    for (_, target) in conflicts::restored(chain) {
+    let mut base = None;
+    let mut is_known = false;
+    let restored = conflicts::restored(chain).map(|(_, target)| &target.merkle_root);
+    for root in std::iter::once(last).chain(restored) {
         // A path that an earlier restore left alone is as it was before that restore.
-        base = state(&target.merkle_root)?;
-        is_known |= is_same(base.as_ref(), now.as_ref());
+        base = state(root)?;
+        if is_same(base.as_ref(), now.as_ref()) {
+            if !stages_another(source, root, current_root, git_dir)? {
+                return Ok(None);
+            }
+            is_known = true;
+        }
     }
     if is_known {
-        return Ok(None);
+        return Ok(Some((ChangeType::Modified, RepositoryConflict::Staged)));
     }
     let moves = match (&base, &now) {
         (Some(base), Some(now)) => local(base, now),

@@ -12,17 +12,19 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 
-use super::conflicts::{self, AllConflicts, Alongside, Conflict, Conflicts, Later, UserEdit};
+use super::conflicts::{
+    self, AllConflicts, Alongside, Conflict, Conflicts, Later, OverwrittenEdit, UserEdit,
+};
 use super::plan::RestorePlan;
 use super::repositories::Repositories;
 use crate::byte_path;
-use crate::diff::{self, ChangeType, Told};
-use crate::object::ContentHash;
+use crate::diff::{self, ChangeType, Lookup, Told};
+use crate::object::{ContentHash, Node};
 use crate::path_text::to_path;
 use crate::snapshot::{
     LoadedManifest, SessionMetadata, SnapshotKind, SnapshotManifest, Step, StepKind,
 };
-use crate::store::{ObjectSource, StoreError};
+use crate::store::{ObjectSource, StoreError, read_root_tree};
 
 /// The makers of the changes between two states.
 #[derive(Debug, Clone, Copy, Default)]
@@ -64,6 +66,8 @@ struct Link<'a> {
     /// What a restore brought back between the two.
     restored: Option<&'a ContentHash>,
     makers: Makers,
+    /// Number of the second.
+    number: u64,
 }
 
 impl Link<'_> {
@@ -90,6 +94,22 @@ impl Link<'_> {
             }
         }
         Ok(())
+    }
+}
+
+impl Link<'_> {
+    /// The git directories in which somebody worked between the two; a restore is nobody's work.
+    fn worked_on(
+        &self,
+        source: &dyn ObjectSource,
+        repositories: &Repositories,
+    ) -> Result<Vec<Vec<u8>>, StoreError> {
+        let mut found = repositories.worked_on_between(source, self.before, self.after)?;
+        if let (Some(restored), false) = (self.restored, found.is_empty()) {
+            let since = repositories.worked_on_between(source, restored, self.after)?;
+            found.retain(|git_dir| since.contains(git_dir));
+        }
+        Ok(found)
     }
 }
 
@@ -124,6 +144,7 @@ fn links<'a>(
             after: &manifest.merkle_root,
             restored,
             makers,
+            number: manifest.number,
         });
         before = manifest;
     }
@@ -136,12 +157,14 @@ struct Touched {
     edit: UserEdit,
     change_type: ChangeType,
     is_agents: bool,
+    /// Whether the agent changed it after the edit.
+    is_overwritten: bool,
 }
 
 impl Touched {
     fn new(makers: Makers, step: u64, change_type: ChangeType) -> Self {
         let edit = UserEdit { step, is_certain: !makers.agent };
-        Self { edit, change_type, is_agents: makers.agent }
+        Self { edit, change_type, is_agents: makers.agent, is_overwritten: false }
     }
 
     fn add(&mut self, later: Self) {
@@ -178,8 +201,9 @@ impl UserEdits {
                     return Ok(Self::default());
                 };
                 let makers = links.iter().fold(Makers::default(), |all, it| all.and(it.makers));
-                let (before, after) = (first.before, last.after);
-                Self::among(source, &[Link { before, after, restored: None, makers }], repositories)
+                let (before, after, number) = (first.before, last.after, last.number);
+                let all = Link { before, after, restored: None, makers, number };
+                Self::among(source, &[all], repositories)
             }
             found => found,
         }
@@ -198,7 +222,7 @@ impl UserEdits {
                 let touched = touched(change_type);
                 found.paths.entry(path).and_modify(|known| known.add(touched)).or_insert(touched);
             })?;
-            for git_dir in repositories.worked_on_between(source, link.before, link.after)? {
+            for git_dir in link.worked_on(source, repositories)? {
                 let touched = touched(ChangeType::Modified);
                 let known = found.repositories.entry(git_dir);
                 known.and_modify(|known| known.add(touched)).or_insert(touched);
@@ -211,12 +235,13 @@ impl UserEdits {
             link.each_change(source, |path, _| {
                 if let Some(known) = found.paths.get_mut(&path) {
                     known.is_agents = true;
+                    known.is_overwritten |= link.number > known.edit.step;
                 }
             })?;
             if found.repositories.is_empty() {
                 continue;
             }
-            for git_dir in repositories.worked_on_between(source, link.before, link.after)? {
+            for git_dir in link.worked_on(source, repositories)? {
                 if let Some(known) = found.repositories.get_mut(&git_dir) {
                     known.is_agents = true;
                 }
@@ -286,6 +311,38 @@ impl UserEdits {
             }
         }
         spared
+    }
+
+    /// The user's edits that the agent overwrote, where nothing is left to undo: the path is as in
+    /// the target. Sorted by path.
+    pub(super) fn overwritten(
+        &self,
+        source: &dyn ObjectSource,
+        chain: &[LoadedManifest],
+        target: &SnapshotManifest,
+        plan: &RestorePlan,
+    ) -> Result<Vec<OverwrittenEdit>, StoreError> {
+        let changed = plan.changes.iter().filter(|(_, told)| told.change_type().is_some());
+        let changed: HashSet<Vec<u8>> = changed.map(|(path, _)| path).collect();
+        let lost = self.paths.iter().filter(|(path, touched)| {
+            touched.is_overwritten && touched.edit.is_certain && !changed.contains(*path)
+        });
+        let target_root = read_root_tree(source, &target.merkle_root)?;
+        let mut then = Lookup::new(source, &target_root);
+        let mut found = Vec::new();
+        for (path, touched) in lost {
+            let step = touched.edit.step;
+            let edited = chain.iter().find(|loaded| loaded.manifest.number == step);
+            let Some(edited) = edited else { continue };
+            let root = read_root_tree(source, &edited.manifest.merkle_root)?;
+            let edit = Lookup::new(source, &root).find(path)?.map(|state| state.node);
+            let has_contents = matches!(edit, Some(Node::File { .. } | Node::Symlink { .. }));
+            if has_contents && edit != then.find(path)?.map(|state| state.node) {
+                found.push(OverwrittenEdit { path: to_path(path).to_owned(), step });
+            }
+        }
+        found.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(found)
     }
 
     /// The user's paths that cannot stay if the agent's work is undone: directories that the user

@@ -868,3 +868,33 @@ fn where_history_gets_another_depth_remote_tracking_branches_go_back() {
     assert_eq!(repository.told(), before);
     repository.is_sound();
 }
+
+#[test]
+fn what_a_user_staged_after_a_session_that_committed_is_a_conflict() {
+    let repository = Repository::new();
+    let place = repository.fixture.project();
+    let git = |words: &[&str]| git(&repository.fixture, &place, words).success();
+    fs::write(place.join("c.txt"), "c").unwrap();
+    git(&["add", "c.txt"]);
+    git(&["commit", "-qm", "c"]);
+    let before = git(&["rev-parse", "HEAD"]).stdout;
+    record_in(&repository, &place, "echo agent >> new; git add new; git commit -qm agent")
+        .success();
+    let after = git(&["rev-parse", "HEAD"]).stdout;
+    git(&["status"]);
+    fs::write(place.join("c.txt"), "staged").unwrap();
+    git(&["add", "c.txt"]);
+    fs::write(place.join("c.txt"), "work").unwrap();
+    let staged = || git(&["show", ":c.txt"]).stdout;
+    let undo = |flag: &[&str]| nono_in(&repository, &place, &[&["undo", "--yes"], flag].concat());
+    undo(&[]).fails(1, "something else is staged now");
+    assert_eq!((staged().as_str(), git(&["rev-parse", "HEAD"]).stdout), ("staged", after.clone()));
+    undo(&["--keep-newer"]).success();
+    assert_eq!((staged().as_str(), git(&["rev-parse", "HEAD"]).stdout), ("staged", after));
+    assert!(!place.join("new").exists());
+    undo(&["--force"]).success();
+    assert_eq!((staged().as_str(), git(&["rev-parse", "HEAD"]).stdout), ("c", before));
+    nono_in(&repository, &place, &["redo", "--yes"]).success();
+    assert_eq!(staged(), "staged");
+    assert_eq!(fs::read_to_string(place.join("c.txt")).unwrap(), "work");
+}

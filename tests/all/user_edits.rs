@@ -347,3 +347,63 @@ fn a_repository_in_which_both_committed_is_one_conflict() {
     assert_eq!(text(&fixture, "agents").unwrap(), "0");
     assert_eq!(git(&fixture, &["log", "--format=%s"]), "mine\nagents\nfirst\n");
 }
+
+#[test]
+fn a_git_status_after_an_undo_is_nobodys_work() {
+    let fixture = Fixture::new();
+    git(&fixture, &["init", "-q"]);
+    fixture.write("agents", "0");
+    git(&fixture, &["add", "-A"]);
+    git(&fixture, &["commit", "-qm", "first"]);
+    let agent = started(&fixture);
+    agent.shell("echo 1 > agents; git -c user.name=a -c user.email=a@b commit -qam agents");
+    agent.turn_end();
+    for redoes in [false, true] {
+        undo(&fixture, &[]).success();
+        if redoes {
+            fixture.nono(&["redo"]).success();
+        }
+        git(&fixture, &["status", "--short"]);
+        agent.prompt("more");
+        agent.shell("echo 2 > agents");
+        agent.turn_end();
+        undo(&fixture, &[]).success();
+        assert_eq!(text(&fixture, "agents").unwrap(), "0");
+        assert_eq!(git(&fixture, &["log", "--format=%s"]), "first\n");
+        agent.prompt("again");
+        agent.shell("echo 3 > agents; git -c user.name=a -c user.email=a@b commit -qam agents");
+        agent.turn_end();
+    }
+}
+
+#[test]
+fn an_edit_of_the_user_that_the_agent_destroyed_is_named_with_the_way_to_it() {
+    let fixture = Fixture::new();
+    git(&fixture, &["init", "-q"]);
+    for name in ["b", "c", "agents"] {
+        fixture.write(name, "0");
+    }
+    git(&fixture, &["add", "-A"]);
+    git(&fixture, &["commit", "-qm", "first"]);
+    let agent = started(&fixture);
+    agent.shell("echo 1 > agents");
+    agent.turn_end();
+    fixture.write("b", "mine");
+    // The user takes this back by hand: nobody destroyed it.
+    fixture.write("c", "mine");
+    agent.prompt("two");
+    agent.shell("git checkout -q b");
+    agent.turn_end();
+    fixture.write("c", "0");
+    agent.prompt("three");
+    agent.shell("echo 2 > agents");
+    agent.end();
+    let planned = fixture.nono(&["undo", "--dry-run", "--json"]).success().json();
+    assert_eq!(named(&fixture, &planned, "overwritten"), ["b"], "{planned}");
+    let undone = undo(&fixture, &[]).success();
+    assert_eq!(text(&fixture, "agents").unwrap(), "0");
+    let way = undone.stderr.lines().find(|line| line.contains("nono rollback restore")).unwrap();
+    let words: Vec<_> = way.split("nono ").nth(1).unwrap().split_whitespace().collect();
+    fixture.nono(&words).success();
+    assert_eq!([text(&fixture, "b").unwrap(), text(&fixture, "c").unwrap()], ["mine", "0"]);
+}

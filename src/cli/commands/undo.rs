@@ -21,7 +21,7 @@ use crate::cli::render::{Palette, relative_time};
 use crate::cli::repositories::{Repositories, Told, repository_line};
 use crate::cli::restoring::{
     AskedBy, ConflictArgs, PartArgs, Restoring, answers, command, inverted, print_outcome,
-    write_preview,
+    say_overwritten, write_preview,
 };
 use crate::cli::shell_word::shell_word;
 use crate::diff::Change;
@@ -199,7 +199,7 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
         let is_next = history.is_next(&summary.session_id);
         match planned(args, &args.part, (summary, session), &catalog, context) {
             // Where something of it cannot be undone, an earlier session is not meant.
-            Ok((work, plan)) if plan.changes.is_empty() && plan.is_complete() => {
+            Ok((work, plan)) if is_nothing(&plan) => {
                 // Newer changes are passed over by a user who kept them before.
                 if plan.has_kept_newer() && !summary.partly_undone {
                     return undo(args, (summary, session, is_next), work, plan, context);
@@ -235,6 +235,11 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
     }
 }
 
+/// Whether nothing is left to undo, and nothing to say about that.
+fn is_nothing(plan: &RestoreReport) -> bool {
+    plan.changes.is_empty() && plan.is_complete() && plan.overwritten.is_empty()
+}
+
 /// The undo of a session, or of a part of it, and its plan.
 fn planned<'a>(
     args: &UndoArgs,
@@ -264,7 +269,7 @@ fn undo_named(
     let summary = SessionSummary::of(session)?;
     let part = args.part.behind_first();
     let (work, plan) = planned(args, &part, (&summary, session), catalog, context)?;
-    if plan.changes.is_empty() && plan.is_complete() && !plan.has_kept_newer() {
+    if is_nothing(&plan) && !plan.has_kept_newer() {
         let id = session.id();
         return Err(CliError::failed(format!("nothing of session {id} is left to undo"))
             .with_hint(format!("nono rollback show {id}")));
@@ -344,6 +349,8 @@ fn undo(
         if plan.touched.is_empty() && plan.is_complete() && !args.dry_run {
             if args.json {
                 context.json(&RestoreReport { dry_run: false, ..plan })?;
+            } else {
+                say_overwritten(&plan, context);
             }
             return Ok(1);
         }

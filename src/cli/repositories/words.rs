@@ -37,6 +37,9 @@ pub(in crate::cli) fn conflict_text(git_dir: &Path, conflict: &RepositoryConflic
                  is running"
             );
         }
+        RepositoryConflict::Staged => {
+            return "something else is staged now than after the session".to_owned();
+        }
         RepositoryConflict::MovedOn { moves } => moves,
     };
     let counts = counts_of(moves, git_dir);

@@ -28,7 +28,7 @@ pub(in crate::cli) use at_work::command;
 pub(in crate::cli) use paths::{PartArgs, resolve};
 pub(in crate::cli) use preview::{inverted, write_preview};
 pub(in crate::cli) use report::{
-    AskedBy, name_unstable, print_changes, print_outcome, print_report,
+    AskedBy, name_unstable, print_changes, print_outcome, print_report, say_overwritten,
 };
 pub(in crate::cli) use ways::{Ways, is_meant_here, ways};
 

@@ -16,7 +16,7 @@ use crate::cli::shell_word::shell_word;
 use crate::cli::unrecorded::{report_lost, say_rebuildable};
 use crate::diff::Change;
 use crate::path_text::Shown;
-use crate::restore::{KeepBefore, OnConflict, RestoreReport, Skipped, UserEdit};
+use crate::restore::{KeepBefore, OnConflict, OverwrittenEdit, RestoreReport, Skipped, UserEdit};
 use crate::sys;
 
 /// So many conflicts are named one by one.
@@ -147,6 +147,7 @@ pub(in crate::cli) fn print_outcome(
         context.say(format_args!("{what}{way}"));
     }
     say_spared(&report.spared, roots, context);
+    say_overwritten(report, context);
     say_rebuildable(&report.rebuildable, context);
     report_lost(&report.lost, context);
     let lost = report.lost_for_good().count();
@@ -239,6 +240,25 @@ pub(super) fn print_conflicts(report: &RestoreReport, roots: &[PathBuf], context
 }
 
 /// Says what stays because the undone session, or its agent, did not change it.
+/// Names what the agent destroyed of the user's work, with the way to it.
+pub(in crate::cli) fn say_overwritten(report: &RestoreReport, context: &Context) {
+    const NAMED: usize = 3;
+    for OverwrittenEdit { path, step } in report.overwritten.iter().take(NAMED) {
+        let shown = Shown::path(path);
+        context.warn(format_args!(
+            "your edit of {shown} in step {step} was overwritten later, and does not come back"
+        ));
+        if let Some(path) = shell_word(path) {
+            let id = &report.session_id;
+            context.say(format_args!("  bring it back: nono rollback restore {id}/{step} {path}"));
+        }
+    }
+    let more = report.overwritten.len().saturating_sub(NAMED);
+    if more > 0 {
+        context.warn(format_args!("{more} more edits of yours were overwritten (--json)"));
+    }
+}
+
 fn say_spared(spared: &[PathBuf], roots: &[PathBuf], context: &Context) {
     const NAMED: usize = 3;
     if spared.is_empty() {
