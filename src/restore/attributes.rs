@@ -1,6 +1,7 @@
 //! Owner, extended attributes, mode and time, in the one order that works: a change of owner clears
 //! setuid, an ACL changes the mode, and a time is right only when nothing comes after it.
 
+use std::fmt;
 use std::io;
 
 use crate::object::{Attributes, Node, Xattrs};
@@ -8,9 +9,35 @@ use crate::sys::{self, Inode, Stat};
 
 const SETUID_AND_SETGID: u16 = 0o6000;
 
-/// Gives an inode its attributes. Attributes that an ordinary user may not set are returned as
-/// sentences; any other failure is an error.
-pub(crate) fn apply(inode: &Inode, target: &Attributes, node: &Node) -> sys::Result<Vec<String>> {
+/// An attribute that an ordinary user may not set. It is shown as a sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Denied {
+    /// The owner, or the group.
+    Owner { uid: u32, gid: u32 },
+    /// Another one, in a sentence.
+    Other(String),
+}
+
+impl Denied {
+    fn owner_of(target: &Attributes) -> Self {
+        Self::Owner { uid: target.uid, gid: target.gid }
+    }
+}
+
+impl fmt::Display for Denied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Owner { uid, gid } => {
+                write!(f, "the owner {uid}:{gid} could not be set without root's rights")
+            }
+            Self::Other(reason) => f.write_str(reason),
+        }
+    }
+}
+
+/// Gives an inode its attributes. Attributes that an ordinary user may not set are returned; any
+/// other failure is an error.
+pub(crate) fn apply(inode: &Inode, target: &Attributes, node: &Node) -> sys::Result<Vec<Denied>> {
     let mut denied = Vec::new();
     let now = inode.stat()?;
     let is_symlink = matches!(node, Node::Symlink { .. });
@@ -25,14 +52,15 @@ pub(crate) fn apply(inode: &Inode, target: &Attributes, node: &Node) -> sys::Res
         });
         match changed {
             Ok(()) if inode.stat()?.uid == target.uid => {}
-            Ok(()) => denied.push(owner_denied(target)),
-            Err(error) if is_denied(&error) => denied.push(owner_denied(target)),
+            Ok(()) => denied.push(Denied::owner_of(target)),
+            Err(error) if is_denied(&error) => denied.push(Denied::owner_of(target)),
             Err(error) => return Err(error),
         }
         if !denied.is_empty() && mode & SETUID_AND_SETGID != 0 {
             // Setuid for somebody else than before would be a gift.
             mode &= !SETUID_AND_SETGID;
-            denied.push("setuid and setgid were left off, because the owner is another".to_owned());
+            let reason = "setuid and setgid were left off, because the owner is another";
+            denied.push(Denied::Other(reason.to_owned()));
         }
     }
     mode_may_have_changed |= apply_xattrs(inode, target, &mut denied)?;
@@ -40,7 +68,8 @@ pub(crate) fn apply(inode: &Inode, target: &Attributes, node: &Node) -> sys::Res
         match inode.set_mode(mode) {
             Ok(()) => {}
             Err(error) if is_denied(&error) => {
-                denied.push(format!("the mode {mode:04o} could not be set: not the owner"));
+                let reason = format!("the mode {mode:04o} could not be set: not the owner");
+                denied.push(Denied::Other(reason));
             }
             Err(error) => return Err(error),
         }
@@ -61,7 +90,9 @@ pub(crate) fn apply(inode: &Inode, target: &Attributes, node: &Node) -> sys::Res
     }
     // Maybe not for want of rights.
     Ok(match inode.frozen() {
-        Some(cause) => vec![format!("its attributes could not be set: it is {cause}")],
+        Some(cause) => {
+            vec![Denied::Other(format!("its attributes could not be set: it is {cause}"))]
+        }
         None => denied,
     })
 }
@@ -73,13 +104,13 @@ pub(super) fn read(inode: &Inode) -> sys::Result<Attributes> {
 }
 
 /// Why a time could not be set.
-pub(super) fn time_denied(inode: &Inode) -> String {
+pub(super) fn time_denied(inode: &Inode) -> Denied {
     let cause = inode.frozen().map_or("not the owner".to_owned(), |cause| format!("it is {cause}"));
-    format!("the time could not be set: {cause}")
+    Denied::Other(format!("the time could not be set: {cause}"))
 }
 
 /// Returns whether something was set, which can change the mode (ACLs).
-fn apply_xattrs(inode: &Inode, target: &Attributes, denied: &mut Vec<String>) -> sys::Result<bool> {
+fn apply_xattrs(inode: &Inode, target: &Attributes, denied: &mut Vec<Denied>) -> sys::Result<bool> {
     let current = inode.xattrs()?;
     let mut is_changed = false;
     for (attribute, _) in current.iter().filter(|(found, _)| target.xattrs.get(found).is_none()) {
@@ -106,11 +137,7 @@ fn is_denied(error: &sys::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported)
 }
 
-fn owner_denied(target: &Attributes) -> String {
-    format!("the owner {}:{} could not be set without root's rights", target.uid, target.gid)
-}
-
-fn xattr_denied(attribute: &[u8]) -> String {
+fn xattr_denied(attribute: &[u8]) -> Denied {
     let name = crate::path_text::Shown::bytes(attribute);
-    format!("the extended attribute {name} could not be restored")
+    Denied::Other(format!("the extended attribute {name} could not be restored"))
 }

@@ -16,7 +16,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::RestoreError;
-use super::attributes;
+use super::attributes::{self, Denied};
 use super::journal::{Staged, Step, Work};
 use super::plan::Skipped;
 use super::staging::skipped;
@@ -123,7 +123,7 @@ impl<'d, 'a, 'b> Commit<'d, 'a, 'b> {
     }
 
     fn skip(&mut self, path: &[u8], reason: &str) {
-        self.left.add_undone(skipped(path, vec![reason.to_owned()]));
+        self.left.add_undone(skipped(path, vec![Denied::Other(reason.to_owned())]));
     }
 
     fn remove(

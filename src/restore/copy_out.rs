@@ -2,7 +2,8 @@
 //! looked at and need not exist. No descriptor is kept for what is done: a tree may have more
 //! directories than a process may open.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -10,7 +11,7 @@ use std::rc::Rc;
 use serde::{Deserialize, Serialize};
 
 use super::RestoreError;
-use super::attributes;
+use super::attributes::{self, Denied};
 use super::check_selection::{at_another_time, check_selection, no_such_path};
 use super::make::make;
 use super::plan::Skipped;
@@ -58,12 +59,38 @@ pub struct CopyReport {
     pub written_bytes: u64,
     /// Those of them that took the place of something, of which nothing is kept.
     pub overwritten_count: u64,
-    /// The paths that are not in the copy, and why. Paths are those of the copy.
+    /// The paths that are not in the copy, or not as recorded, and why. Paths are those of the copy.
     pub skipped: Vec<Skipped>,
+    /// The owners that only root could have set. They do not make a copy incomplete.
+    pub owners_left: OwnersLeft,
     /// Files that kept changing while the snapshot read them: each copy is what was read, which may
     /// be a state that the file never had. Paths are those of the copy.
     #[serde(with = "serde_paths")]
     pub unstable: Vec<PathBuf>,
+}
+
+/// The recorded owners that a copy does not have: its user is in their place.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnersLeft {
+    /// The number of paths of the copy.
+    pub path_count: u64,
+    /// Their recorded owners, each once.
+    pub owners: BTreeSet<Owner>,
+}
+
+/// A user and a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Owner {
+    /// The user.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.uid, self.gid)
+    }
 }
 
 /// A directory of the copy that was made, or is overwritten, with what it gets when all is in it.
@@ -84,6 +111,7 @@ struct CopyOut<'a> {
     /// Where `top` really is.
     real: PathBuf,
     overwrite: bool,
+    is_root: bool,
     /// Whether setuid, setgid and capabilities are left off.
     drops_privileges: bool,
     /// The group of hard links that a path is in, and the name in the copy that each has first.
@@ -140,6 +168,7 @@ impl SnapshotManager {
             top: Rc::new(Dir::open(to)?),
             real,
             overwrite,
+            is_root: sys::effective_uid() == 0,
             drops_privileges: !with_privileges && self.is_foreign(number)?,
             links: links.flat_map(|(i, g)| g.iter().map(move |p| (p.to_vec(), i))).collect(),
             linked: HashMap::new(),
@@ -155,6 +184,7 @@ impl SnapshotManager {
                 overwritten_count: 0,
                 written_bytes: 0,
                 skipped: Vec::new(),
+                owners_left: OwnersLeft::default(),
                 unstable: Vec::new(),
             },
             buffer: Vec::new(),
@@ -259,6 +289,24 @@ impl CopyOut<'_> {
     fn skip(&mut self, name: &[u8], reason: &str) {
         let path = self.report.to.join(to_path(name));
         self.report.skipped.push(Skipped { path, reason: reason.to_owned() });
+    }
+
+    /// Notes what a path of the copy did not get. Whose a copy is, its user decides: only root finds
+    /// an owner missing.
+    fn note_denied(&mut self, path: &Path, mut denied: Vec<Denied>) {
+        if !self.is_root {
+            let left = &mut self.report.owners_left;
+            let count = denied.len();
+            denied.retain(|denied| match *denied {
+                Denied::Owner { uid, gid } => {
+                    left.owners.insert(Owner { uid, gid });
+                    false
+                }
+                Denied::Other(_) => true,
+            });
+            left.path_count += u64::from(denied.len() < count);
+        }
+        self.report.skipped.extend(skipped(path.as_os_str().as_bytes(), denied));
     }
 
     /// The directory of the copy for a directory of the snapshot, made with those above it as
@@ -400,7 +448,7 @@ impl CopyOut<'_> {
             self.linked.entry(group).or_insert_with(|| (name.to_vec(), state.clone()));
         }
         let shown = self.report.to.join(to_path(name));
-        self.report.skipped.extend(skipped(shown.as_os_str().as_bytes(), denied));
+        self.note_denied(&shown, denied);
         if self.unstable.contains(path) {
             self.report.unstable.push(shown);
         }
@@ -416,12 +464,12 @@ impl CopyOut<'_> {
         name: &[u8],
         path: &[u8],
         state: &EntryState,
-    ) -> Result<Vec<String>, RestoreError> {
+    ) -> Result<Vec<Denied>, RestoreError> {
         let less = Some(state).filter(|_| self.drops_privileges).and_then(without_privileges);
         let transfer = Transfer::new(&mut self.buffer, self.manager.progress());
         let made = less.as_ref().unwrap_or(state);
         let mut denied = make(self.manager.store(), dir, name, made, path, transfer)?.denied;
-        denied.extend(less.map(|_| LEFT_OFF.to_owned()));
+        denied.extend(less.map(|_| Denied::Other(LEFT_OFF.to_owned())));
         Ok(denied)
     }
 
@@ -433,10 +481,11 @@ impl CopyOut<'_> {
                 attributes::apply(&dir.inode(b".")?, &state.attributes, &state.node)
             });
             // One that fails is named, and those above it are finished all the same.
-            let denied = applied
-                .unwrap_or_else(|error| vec![format!("its attributes could not be set: {error}")]);
+            let denied = applied.unwrap_or_else(|error| {
+                vec![Denied::Other(format!("its attributes could not be set: {error}"))]
+            });
             let path = self.report.to.join(to_path(&name));
-            self.report.skipped.extend(skipped(path.as_os_str().as_bytes(), denied));
+            self.note_denied(&path, denied);
         }
         self.manager.progress().begin(Stage::Flush, None);
         self.top.sync_file_system()?;

@@ -1,7 +1,7 @@
 //! Making one new inode, complete: contents checked, attributes set.
 
 use super::RestoreError;
-use super::attributes;
+use super::attributes::{self, Denied};
 use crate::diff::EntryState;
 use crate::object::Node;
 use crate::store::{FileSource, Transfer};
@@ -14,8 +14,8 @@ const PRIVATE: u16 = 0o600;
 /// A new inode.
 pub(crate) struct Made {
     pub(crate) ino: u64,
-    /// The attributes that an ordinary user may not set, as sentences.
-    pub(crate) denied: Vec<String>,
+    /// The attributes that an ordinary user may not set.
+    pub(crate) denied: Vec<Denied>,
 }
 
 /// Makes a file, symlink or FIFO under a name that is free. The path is for messages.

@@ -22,6 +22,7 @@ mod journal;
 mod make;
 mod narrow;
 mod outcome;
+mod own_edits;
 mod owners;
 mod packed;
 mod places;
@@ -62,7 +63,7 @@ use crate::store::{OverlayStore, read_root_tree};
 
 use conflicts::AllConflicts;
 pub use conflicts::{Conflict, OnConflict, OverwrittenEdit, RepositoryConflict, UserEdit};
-pub use copy_out::{CopyOptions, CopyReport};
+pub use copy_out::{CopyOptions, CopyReport, Owner, OwnersLeft};
 pub use discard::DiscardReport;
 pub use error::RestoreError;
 #[cfg(feature = "fuzzing")]

@@ -11,10 +11,10 @@ use super::commit::CHANGED_SINCE;
 use super::journal::{Step, Work};
 use super::plan::Skipped;
 use super::recover::Recovery;
-use super::staging::skipped;
 use super::steps::Disk;
 use crate::diff::EntryState;
 use crate::object::Node;
+use crate::path_text::to_path;
 use crate::store::StoreError;
 use crate::sys::FileKind;
 
@@ -47,7 +47,8 @@ pub(super) fn different(
     let mut found = Vec::new();
     for (path, state) in wanted {
         if !is_as_wanted(disk, path, state)? {
-            found.extend(skipped(path, vec![CHANGED_SINCE.to_owned()]));
+            let (path, reason) = (to_path(path).to_owned(), CHANGED_SINCE.to_owned());
+            found.push(Skipped { path, reason });
         }
     }
     Ok(found)

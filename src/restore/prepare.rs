@@ -87,7 +87,7 @@ impl SnapshotManager {
         let mut before = Before { safety: None, started, links: LinkGroups::default() };
         if !is_refused(options, &planned.conflicts) && !planned.plan.is_empty() {
             let is_part = options.is_narrowed(&planned);
-            let only = if is_part { planned.plan.changes.paths() } else { Vec::new() };
+            let only = if is_part { paths_to_take_back(&planned) } else { Vec::new() };
             before.safety = Some(self.safety_snapshot(states, current, only)?);
             before.links = diff::links_of(self.store(), &root)?;
         }
@@ -171,6 +171,17 @@ impl SnapshotManager {
         let before = Before { safety: None, started: current.started, links };
         Ok(Prepared { planned, before, is_store_full: keeps })
     }
+}
+
+/// The paths of a plan, for the restore that takes it back. A repository that moves is one thing, so
+/// its git directory is among them.
+fn paths_to_take_back(planned: &Planned) -> Vec<PathBuf> {
+    let mut paths = planned.plan.changes.paths();
+    let moved = planned.repositories.iter().filter(|repository| !repository.moves.is_empty());
+    paths.extend(moved.map(|repository| repository.git_dir.clone()));
+    paths.sort();
+    paths.dedup();
+    paths
 }
 
 /// Paths that are there now in a state that no snapshot of the session holds.

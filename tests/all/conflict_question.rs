@@ -35,7 +35,30 @@ fn o_takes_the_version_of_the_snapshot() {
     terminal.keys(&["o", "Enter"]);
     terminal.wait_for("ended with 0");
     assert_eq!(read(&fixture), ["1", "1"]);
-    assert!(terminal.screen().contains("take this back: nono redo"), "{}", terminal.screen());
+    let screen = terminal.screen();
+    assert!(screen.contains("take this back: nono redo"), "{screen}");
+    assert_eq!(screen.matches("was changed after the session").count(), 1, "{screen}");
+}
+
+#[test]
+fn an_undo_that_was_answered_names_each_later_change_once() {
+    let fixture = Fixture::new();
+    fixture.write("theirs", "1");
+    fixture.record("echo 2 > theirs").success();
+    fixture.write("theirs", "edited by me");
+    let program = fixture.command(&[]).get_program().to_str().unwrap().to_owned();
+    let terminal = Terminal::start(
+        &fixture.path("tmux"),
+        &fixture.project(),
+        &fixture.path("home"),
+        &format!("{program} undo; echo ended with $?; exec cat"),
+    );
+    terminal.wait_for("[o/k/N]");
+    terminal.keys(&["o", "Enter"]);
+    terminal.wait_for("ended with 0");
+    let screen = terminal.screen();
+    assert!(screen.contains("take this back: nono redo"), "{screen}");
+    assert_eq!(screen.matches("was changed after the session").count(), 1, "{screen}");
 }
 
 #[test]

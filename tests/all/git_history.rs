@@ -898,3 +898,31 @@ fn what_a_user_staged_after_a_session_that_committed_is_a_conflict() {
     assert_eq!(staged(), "staged");
     assert_eq!(fs::read_to_string(place.join("c.txt")).unwrap(), "work");
 }
+
+#[test]
+fn a_redo_says_where_branches_are_again_however_they_were_undone() {
+    for flags in [&["--force"][..], &["--keep-newer"], &[]] {
+        let repository = Repository::new();
+        let fixture = &repository.fixture;
+        fixture.record("git commit -qam one; echo 2 > x").success();
+        match flags {
+            ["--force"] => drop(repository.git(&["commit", "-q", "--allow-empty", "-m", "mine"])),
+            ["--keep-newer"] => drop(fixture.write("x", "mine")),
+            _ => {}
+        }
+        let before = repository.told();
+        let undone = fixture.nono(&[&["undo", "--yes"], flags].concat()).success();
+        assert!(undone.says("undone)"), "{flags:?}: {}", undone.stderr);
+        assert_ne!(repository.told().refs, before.refs);
+        let commits = if flags == ["--force"] { "2 commits" } else { "1 commit" };
+        let redone = fixture.nono(&["redo", "--yes"]).success();
+        let said = format!("main is at {} again ({commits} back)", short(&repository, "main"));
+        assert!(redone.says(&said), "{flags:?}: {}", redone.stderr);
+        let after = repository.told();
+        assert_eq!((after.refs, after.index), (before.refs, before.index));
+        repository.is_sound();
+        // And the undo of that.
+        let undone = fixture.nono(&["undo", "--yes", "--force"]).success();
+        assert!(undone.says(&format!("({commits} undone)")), "{flags:?}: {}", undone.stderr);
+    }
+}

@@ -2,8 +2,10 @@
 //! undo or a redo finds out about them.
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::PathBuf;
+
+use serde_json::json;
 
 use crate::fixture::Fixture;
 use crate::not_run::needs_root;
@@ -72,4 +74,53 @@ fn in_an_open_session_too() {
     // Another owner than that is a later change.
     chown(&file, Some(12_345), Some(12_345)).unwrap();
     fixture.nono(&["redo", "--yes"]).fails(1, "theirs was changed after the session");
+}
+
+#[test]
+fn a_copy_of_another_users_files_is_whole_and_says_whose_it_is() {
+    let Some((fixture, _)) = with_files_of_root() else { return };
+    fixture.nono(&["snapshot"]).success();
+    let copy = |name: &str, flags: &[&str]| {
+        let to = fixture.path("home").join(name);
+        let to = to.to_str().unwrap();
+        fixture.nono(&[&["rollback", "restore", "latest", "--to", to][..], flags].concat())
+    };
+    let done = copy("said", &[]).success();
+    assert!(done.says("2 paths are yours now (recorded owner 0:0)"), "{}", done.stderr);
+    assert!(!done.says("not copied") && done.stdout.is_empty(), "{} {}", done.stdout, done.stderr);
+    let report = copy("json", &["--json"]).success().json();
+    let left = json!({"path_count": 2, "owners": [{"uid": 0, "gid": 0}]});
+    assert_eq!((&report["owners_left"], &report["skipped"]), (&left, &json!([])));
+    // What else is not as recorded is still named.
+    fs::set_permissions(fixture.project().join("theirs"), PermissionsExt::from_mode(0o4755))
+        .unwrap();
+    fixture.nono(&["snapshot"]).success();
+    let done = copy("setuid", &[]).fails(1, "1 path was not copied as recorded");
+    assert!(done.stdout.contains("setuid and setgid were left off"), "{}", done.stdout);
+    assert!(done.says("2 paths are yours now") && !done.says(DENIED), "{}", done.stderr);
+}
+
+#[test]
+fn a_copy_of_a_received_session_is_whole() {
+    if !rustix::process::geteuid().is_root() {
+        needs_root("records as root what another user copies");
+        return;
+    }
+    let fixture = Fixture::new();
+    fixture.write("dir/a", "1");
+    fixture.nono(&["snapshot"]).success();
+    let archive = fixture.path("archive.tar.zst");
+    let archive = archive.to_str().unwrap();
+    let session = fixture.latest();
+    fixture.nono(&["archive", "create", &session, "-o", archive]).success();
+    fs::set_permissions(archive, PermissionsExt::from_mode(0o644)).unwrap();
+    let fixture = fixture.by_ordinary_user();
+    let (root, to) = (fixture.path("home/received"), fixture.path("home/copy"));
+    let nono = |words: &[&str]| {
+        fixture.nono(&[&["--root", root.to_str().unwrap()], words].concat()).success()
+    };
+    nono(&["archive", "import", archive]);
+    let done = nono(&["rollback", "restore", &session, "--to", to.to_str().unwrap()]);
+    assert!(done.says("2 paths are yours now (recorded owner 0:0)"), "{}", done.stderr);
+    assert_eq!(fs::read(to.join("dir/a")).unwrap(), b"1");
 }

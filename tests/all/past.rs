@@ -69,6 +69,32 @@ fn a_restore_takes_what_the_log_prints() {
 }
 
 #[test]
+fn the_command_that_the_log_offers_restores_an_old_version() {
+    let fixture = Fixture::new();
+    fixture.write("a", "0\n");
+    for number in 1..=6 {
+        fixture.record(&format!("echo {number} > a")).success();
+    }
+    let shown = fixture.nono(&["log", "a"]).success();
+    let ids = printed_ids(&shown);
+    let oldest = ids.last().unwrap();
+    let offered = shown.stderr.lines().find_map(|line| line.split_once("bring one back: nono "));
+    let (command, way_back) = offered.unwrap().1.split_once(" (").unwrap();
+    assert_eq!(way_back, "nono redo takes it back)");
+    let words: Vec<&str> =
+        command.split(' ').map(|word| if word == "ID/N" { oldest } else { word }).collect();
+    fixture.nono(&words).success();
+    let read = || fs::read_to_string(fixture.project().join("a")).unwrap();
+    assert_eq!(read(), "0\n");
+    fixture.nono(&["redo"]).success();
+    assert_eq!(read(), "6\n");
+    // Without the flag the later changes are a conflict, whose line is not endless.
+    let refused = fixture.nono(&["rollback", "restore", oldest, "a"]).fails(1, "and 2 more)");
+    let line = refused.stderr.lines().find(|line| line.contains("by session")).unwrap();
+    assert_eq!(line.split(", by session ").nth(1).unwrap().split(", ").count(), 3, "{line}");
+}
+
+#[test]
 fn what_was_deleted_has_a_log_and_so_has_what_changed_outside() {
     let fixture = Fixture::new();
     fixture.write("d/a", "1\n");

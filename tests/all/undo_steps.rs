@@ -228,3 +228,35 @@ fn a_step_that_is_undone_already_is_named() {
     fixture.nono(&["undo", "--prompt", "2", "--yes"]).success();
     fixture.nono(&["undo", "--prompt", "2", "--yes"]).fails(1, "nothing of prompt 2");
 }
+
+#[test]
+fn a_step_of_which_only_a_commit_is_left_is_passed_over() {
+    let git = "git -c user.name=a -c user.email=a@example.org";
+    for (flag, what) in [("--step", "step"), ("--prompt", "prompt")] {
+        let fixture = Fixture::new();
+        let agent = Agent::new(&fixture, "claude-code");
+        agent.hook("SessionStart", &json!({"source": "startup"}));
+        agent.prompt("first");
+        agent.shell(&format!("git init -q; echo 1 > one; {git} commit -q --allow-empty -m 0"));
+        agent.prompt("second");
+        agent.shell(&format!("echo 2 > two; git add two; {git} commit -qm 2"));
+        agent.end();
+        let last = ["undo", flag, "last", "--yes"];
+        // The file goes, the commit is named.
+        fixture.nono(&last).fails(1, "undone in");
+        assert_eq!((read(&fixture, "one").is_some(), read(&fixture, "two")), (true, None));
+        let second = fixture.nono(&last);
+        let said = format!(
+            "nothing but commits and branches of {what} 2 is left to undo, use git for them; the \
+             one before it is meant"
+        );
+        assert!(second.says(&said), "{}", second.stderr);
+        assert_eq!(read(&fixture, "one"), None);
+        let third = fixture.nono(&last).fails(1, &format!("nothing of any {what}"));
+        assert!(third.says(&said), "{}", third.stderr);
+        // Whoever names it is told of the commit.
+        let named = fixture.nono(&["undo", flag, "2", "--yes"]);
+        assert_eq!(named.code, 1);
+        assert!(named.stdout.contains("use git for them"), "{} {}", named.stdout, named.stderr);
+    }
+}

@@ -407,3 +407,46 @@ fn an_edit_of_the_user_that_the_agent_destroyed_is_named_with_the_way_to_it() {
     fixture.nono(&words).success();
     assert_eq!([text(&fixture, "b").unwrap(), text(&fixture, "c").unwrap()], ["mine", "0"]);
 }
+
+#[test]
+fn going_back_to_a_step_names_the_users_own_edits() {
+    for ends in [true, false] {
+        let fixture = Fixture::new();
+        let agent = apart(&fixture);
+        if ends {
+            agent.end();
+        }
+        let said = "your own edits go too: edited, gone, made/mine and 1 more";
+        let planned = fixture.nono(&["undo", "--to-step", "1", "--dry-run"]).success();
+        assert!(planned.says(said), "{}", planned.stderr);
+        let done = fixture.nono(&["undo", "--to-step", "1", "--yes"]).success();
+        assert!(done.says(said), "{}", done.stderr);
+        assert_eq!(text(&fixture, "edited").unwrap(), "0");
+        fixture.nono(&["redo"]).success();
+        assert_eq!(text(&fixture, "edited").unwrap(), "mine");
+        // Nothing of the user's is newer.
+        let later = fixture.nono(&["undo", "--to-step", "2", "--dry-run"]).success();
+        assert!(later.stdout.contains("agents") && !later.says("your own"), "{}", later.stderr);
+    }
+}
+
+#[test]
+fn what_an_undo_and_its_redo_brought_is_no_edit_that_going_back_takes() {
+    let fixture = Fixture::new();
+    fixture.write("agents", "0");
+    let agent = started(&fixture);
+    agent.shell("echo 1 > agents");
+    agent.shell("echo 2 > agents; echo 2 > made");
+    undo(&fixture, &[]).success();
+    fixture.nono(&["redo"]).success();
+    agent.prompt("two");
+    agent.shell("echo 3 > agents");
+    let back = ["undo", "--to-step", "1", "--dry-run"];
+    let planned = fixture.nono(&back).success();
+    assert!(planned.stdout.contains("made"), "{}", planned.stdout);
+    assert!(!planned.says("your own"), "{}", planned.stderr);
+    // After the last call: no step holds it.
+    fixture.write("agents", "mine");
+    let planned = fixture.nono(&back).success();
+    assert!(planned.says("your own edits go too: agents\n"), "{}", planned.stderr);
+}

@@ -219,7 +219,10 @@ fn print(
     }
     out.flush()?;
     if let Some(path) = shell_word(&history.path) {
-        context.say(format_args!("bring one back: nono rollback restore ID/N {path}"));
+        // A newer version is a later change, which is the reason to ask for an older one.
+        context.say(format_args!(
+            "bring one back: nono rollback restore ID/N --force {path} (nono redo takes it back)"
+        ));
     }
     Ok(())
 }

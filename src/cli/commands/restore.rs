@@ -14,7 +14,7 @@ use crate::cli::render::byte_size;
 use crate::cli::restoring::{ConflictArgs, PartArgs, Restoring, name_unstable};
 use crate::cli::shell_word::shell_word;
 use crate::path_text::Shown;
-use crate::restore::{CopyOptions, CopyReport, KeepBefore, RestoreError};
+use crate::restore::{CopyOptions, CopyReport, KeepBefore, OwnersLeft, RestoreError};
 use crate::session::{Catalog, CatalogError, Purpose, SnapshotId};
 use crate::snapshot::SessionDir;
 use crate::sys;
@@ -24,6 +24,9 @@ const MOST_SHOWN: usize = 8;
 
 /// So many paths are named that are not in a copy.
 const NAMED_SKIPPED: usize = 20;
+
+/// So many owners are named that a copy does not have.
+const NAMED_OWNERS: usize = 8;
 
 /// Arguments of `nono rollback restore`.
 #[derive(Debug, Args)]
@@ -180,6 +183,7 @@ fn print_copy(report: &CopyReport, json: bool, context: &Context) -> Outcome {
                 "{count} of them took the place of other files, which are kept nowhere"
             )),
         }
+        say_owners_left(&report.owners_left, context);
         if !report.skipped.is_empty() {
             let first = &report.skipped[0];
             // Some are there, and not with all that was recorded of them.
@@ -196,4 +200,21 @@ fn print_copy(report: &CopyReport, json: bool, context: &Context) -> Outcome {
         name_unstable(&report.unstable, context);
     }
     Ok(u8::from(!report.skipped.is_empty()))
+}
+
+/// Says how many paths of a copy belong to this user in place of their recorded owner.
+fn say_owners_left(left: &OwnersLeft, context: &Context) {
+    let paths = match left.path_count {
+        0 => return,
+        1 => "1 path is".to_owned(),
+        count => format!("{count} paths are"),
+    };
+    let mut owners: Vec<String> = left.owners.iter().map(|it| it.to_string()).collect();
+    if let Some(more @ 1..) = owners.len().checked_sub(NAMED_OWNERS) {
+        owners.truncate(NAMED_OWNERS);
+        owners.push(format!("and {more} more"));
+    }
+    let recorded = if left.owners.len() == 1 { "owner" } else { "owners" };
+    let owners = owners.join(", ");
+    context.say(format_args!("{paths} yours now (recorded {recorded} {owners})"));
 }

@@ -20,8 +20,8 @@ use crate::cli::error::CliError;
 use crate::cli::render::{Palette, relative_time};
 use crate::cli::repositories::{Repositories, Told, repository_line};
 use crate::cli::restoring::{
-    AskedBy, ConflictArgs, PartArgs, Restoring, answers, command, inverted, print_outcome,
-    say_overwritten, write_preview,
+    AskedBy, ConflictArgs, PartArgs, Restoring, answers, command, inverted, say_overwritten,
+    write_preview,
 };
 use crate::cli::shell_word::shell_word;
 use crate::diff::Change;
@@ -362,7 +362,7 @@ fn undo(
         } else {
             introduce(summary, &work, context);
             preview(&plan, &work.roots, context)?;
-            print_outcome(&plan, work.is_whole(), work.asked_by, &work.roots, context);
+            work.print_outcome(&plan, context);
             say_last_snapshot(session, &plan, context)?;
             say_session_before(summary, is_refused && is_next, context);
         }

@@ -1,7 +1,8 @@
 //! `nono undo --step`, `--prompt` and `--to-step`: what an agent did, taken back call by call.
 //!
 //! `last` means the newest step, or prompt, of which something is left to undo. So a second
-//! `--step last` takes the step before, as a second `nono undo` takes the session before.
+//! `--step last` takes the step before, as a second `nono undo` takes the session before. A commit
+//! is nothing that is left: no undo of a step takes it back.
 
 use std::io::Write;
 
@@ -113,6 +114,9 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
         work.force = args.conflicts.force;
         work.is_for_program = args.json;
         work.is_settled = args.yes;
+        if !args.json {
+            work.name_own_edits(context)?;
+        }
         if args.dry_run {
             return work.dry_run(context);
         }
@@ -123,7 +127,8 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
         return work.run(true, context);
     }
     let of_prompt = prompt.is_some();
-    let Some((steps, plan)) = planned(args, &work, &session, &numbers, of_prompt, context)? else {
+    let which = Which { numbers: &numbers, is_last: number.is_none(), of_prompt };
+    let Some((steps, plan)) = planned(args, &work, &session, which, context)? else {
         let what = match (number, of_prompt) {
             (Some(number), true) => format!("prompt {number}"),
             (Some(number), false) => format!("step {number}"),
@@ -161,11 +166,20 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
     bar.finish();
     drop(mark);
     let done = done?;
-    if done.is_nothing() && !plan.is_nothing() {
+    if done.is_nothing_but_commits() && !plan.is_nothing_but_commits() {
         let message = "nothing of that is left to undo by now: somebody else did it meanwhile";
         return Err(CliError::failed(message).leaving("nothing was changed"));
     }
     print(&done, &work, args.json, context)
+}
+
+/// The steps or prompts of which the first is meant that has something left.
+#[derive(Clone, Copy)]
+struct Which<'a> {
+    numbers: &'a [u64],
+    /// Whether `last` was given, and no number.
+    is_last: bool,
+    of_prompt: bool,
 }
 
 /// The first of these steps or prompts of which something is left to undo, and the plan of that.
@@ -173,8 +187,7 @@ fn planned(
     args: &UndoArgs,
     work: &Restoring<'_>,
     session: &SessionDir,
-    numbers: &[u64],
-    of_prompt: bool,
+    Which { numbers, is_last, of_prompt }: Which<'_>,
     context: &Context,
 ) -> Result<Option<(Vec<StepEntry>, StepUndoReport)>, CliError> {
     let restore_count = session.metadata()?.restores.len() as u64;
@@ -188,18 +201,26 @@ fn planned(
         let plan = work.manager.clone().with_progress(bar.clone()).plan_step_undo(&meant);
         bar.finish();
         let plan = plan?;
-        if !plan.is_nothing() {
+        let has_commits = !plan.step_conflicts.is_empty();
+        if !plan.is_nothing_but_commits() || has_commits && !is_last {
             return Ok(Some((steps, plan)));
         }
         if !args.dry_run {
             // Another undo may have left nothing, and two of them take one step.
             work.manager.refuse_restored_since(restore_count)?;
         }
+        let what = if of_prompt { "prompt" } else { "step" };
+        let left = match has_commits {
+            true => "nothing but commits and branches",
+            false => "nothing",
+        };
+        let of_git = if has_commits { ", use git for them" } else { "" };
         if at + 1 < numbers.len() {
-            let what = if of_prompt { "prompt" } else { "step" };
             context.say(format_args!(
-                "nothing of {what} {number} is left to undo; the one before it is meant"
+                "{left} of {what} {number} is left to undo{of_git}; the one before it is meant"
             ));
+        } else if has_commits {
+            context.say(format_args!("{left} of {what} {number} is left to undo{of_git}"));
         }
     }
     Ok(None)

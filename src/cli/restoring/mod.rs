@@ -28,7 +28,7 @@ pub(in crate::cli) use at_work::command;
 pub(in crate::cli) use paths::{PartArgs, resolve};
 pub(in crate::cli) use preview::{inverted, write_preview};
 pub(in crate::cli) use report::{
-    AskedBy, name_unstable, print_changes, print_outcome, print_report, say_overwritten,
+    AskedBy, name_unstable, print_changes, print_report, say_overwritten,
 };
 pub(in crate::cli) use ways::{Ways, is_meant_here, ways};
 
@@ -72,6 +72,8 @@ pub(in crate::cli) struct Restoring<'a> {
     pub(in crate::cli) is_for_program: bool,
     /// Whether later changes are not asked about: they were, or `--yes` says not to.
     pub(in crate::cli) is_settled: bool,
+    /// The later changes that a question named.
+    asked_about: Vec<Conflict>,
     /// Ids of the runs at work beside which it may be done.
     allowed: Vec<String>,
 }
@@ -101,6 +103,7 @@ impl<'a> Restoring<'a> {
             force: false,
             is_for_program: false,
             is_settled: false,
+            asked_about: Vec::new(),
             allowed: Vec::new(),
         })
     }
@@ -128,7 +131,7 @@ impl<'a> Restoring<'a> {
             context.json(&report)?;
         } else {
             print_report(&report, &self.roots, context)?;
-            print_outcome(&report, self.is_whole(), self.asked_by, &self.roots, context);
+            self.print_outcome(&report, context);
         }
         Ok(u8::from(!report.is_complete()))
     }
@@ -144,7 +147,7 @@ impl<'a> Restoring<'a> {
             context.json(&report)?;
         } else if report.is_refused() {
             // A list would look like something that was done.
-            print_outcome(&report, self.is_whole(), self.asked_by, &self.roots, context);
+            self.print_outcome(&report, context);
         } else {
             report::announce(&self.manager.session().id(), self.number, &self.roots, context);
             if shows_changes {
@@ -152,7 +155,7 @@ impl<'a> Restoring<'a> {
             } else {
                 report::warn_of_skipped(&report.skipped, context);
             }
-            print_outcome(&report, self.is_whole(), self.asked_by, &self.roots, context);
+            self.print_outcome(&report, context);
         }
         let without =
             if report.is_refused() { vec![] } else { without_commits(&report.repositories) };
@@ -160,6 +163,39 @@ impl<'a> Restoring<'a> {
             context.warn(text);
         }
         Ok(u8::from(!report.is_complete() || !without.is_empty()))
+    }
+
+    /// Says what came of it, or would.
+    pub(in crate::cli) fn print_outcome(&self, report: &RestoreReport, context: &Context) {
+        let Self { asked_about, asked_by, roots, .. } = self;
+        report::print_outcome(report, asked_about, self.is_whole(), *asked_by, roots, context);
+    }
+
+    /// Names the user's own edits after the snapshot, in the session of an agent, that go as well.
+    pub(in crate::cli) fn name_own_edits(&self, context: &Context) -> Result<(), CliError> {
+        let edits = match self.manager.own_edits_after(self.number) {
+            Ok(edits) if !edits.is_empty() => edits,
+            Ok(_) => return Ok(()),
+            Err(error) => {
+                tracing::warn!("which edits are the user's cannot be told: {error}");
+                return Ok(());
+            }
+        };
+        let plan = self.plan(context)?;
+        if plan.is_refused() {
+            return Ok(());
+        }
+        // Of a git directory, what is in it changes.
+        let is_git_dir = |path: &PathBuf| path.ends_with(".git");
+        let mut going: Vec<PathBuf> = Vec::new();
+        for path in plan.changes.iter().map(|change| &change.path) {
+            let git_dir = edits.iter().filter(|it| is_git_dir(it)).find(|it| path.starts_with(it));
+            going.extend(edits.get(path).or(git_dir).cloned());
+        }
+        going.sort();
+        going.dedup();
+        report::say_own_edits(&going, &self.roots, context);
+        Ok(())
     }
 
     /// Whether no run is in the way.
@@ -226,11 +262,12 @@ impl<'a> Restoring<'a> {
 
     /// Names the later changes, and asks what to do about them. `None`: nothing at all.
     pub(in crate::cli) fn ask_about(
-        &self,
+        &mut self,
         report: &RestoreReport,
         context: &Context,
     ) -> Result<Option<OnConflict>, CliError> {
-        report::print_conflicts(report, &self.roots, context);
+        report::print_conflicts(&report.conflicts, &[], &self.roots, context);
+        self.asked_about.clone_from(&report.conflicts);
         let answer = context.ask(
             "undo these later changes as well (o), keep them and restore the rest (k), or do \
              nothing (n)? [o/k/N] ",

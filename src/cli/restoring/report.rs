@@ -2,6 +2,7 @@
 //!
 //! The first and the last line name the project: a user in the wrong directory sees it.
 
+use std::collections::HashMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -16,11 +17,16 @@ use crate::cli::shell_word::shell_word;
 use crate::cli::unrecorded::{report_lost, say_rebuildable};
 use crate::diff::Change;
 use crate::path_text::Shown;
-use crate::restore::{KeepBefore, OnConflict, OverwrittenEdit, RestoreReport, Skipped, UserEdit};
+use crate::restore::{
+    Conflict, KeepBefore, OnConflict, OverwrittenEdit, RestoreReport, Skipped, UserEdit,
+};
 use crate::sys;
 
 /// So many conflicts are named one by one.
 const NAMED_CONFLICTS: usize = 50;
+
+/// So many sessions are named that changed a path later.
+const NAMED_SESSIONS: usize = 3;
 
 /// So many paths stand in a command that is offered.
 const NAMED_PATHS: usize = 8;
@@ -78,9 +84,11 @@ pub(super) fn announce(id: &str, number: u64, roots: &[PathBuf], context: &Conte
     context.say(format_args!("restoring {project} to {BOLD}{id}/{number}{BOLD:#}"));
 }
 
-/// Says what came of it. `is_whole`: everything was asked for, and not a part.
-pub(in crate::cli) fn print_outcome(
+/// Says what came of it. `is_whole`: everything was asked for, and not a part. `known` are
+/// conflicts that a question named before.
+pub(super) fn print_outcome(
     report: &RestoreReport,
+    known: &[Conflict],
     is_whole: bool,
     asked_by: AskedBy,
     roots: &[PathBuf],
@@ -89,7 +97,7 @@ pub(in crate::cli) fn print_outcome(
     let palette = Palette::coloured();
     let project = named_project(roots);
     if report.is_refused() || !context.is_quiet() {
-        print_conflicts(report, roots, context);
+        print_conflicts(&report.conflicts, known, roots, context);
     }
     let id = format!("{BOLD}{}/{}{BOLD:#}", report.session_id, report.snapshot);
     let repositories = Repositories::restored(&report.repositories, roots);
@@ -208,9 +216,24 @@ fn say_if_directory_is_gone(context: &Context) {
     context.say(format_args!("the directory that you are in is gone with it: cd {next}"));
 }
 
-pub(super) fn print_conflicts(report: &RestoreReport, roots: &[PathBuf], context: &Context) {
+/// Names conflicts, without those that are known.
+pub(super) fn print_conflicts(
+    conflicts: &[Conflict],
+    known: &[Conflict],
+    roots: &[PathBuf],
+    context: &Context,
+) {
+    let known: HashMap<&Path, &Conflict> = known.iter().map(|it| (&*it.path, it)).collect();
+    let is_new = |conflict: &&Conflict| {
+        let known = known.get(&*conflict.path);
+        known.is_none_or(|known| {
+            (known.change_type, &known.repository, &known.user_edit)
+                != (conflict.change_type, &conflict.repository, &conflict.user_edit)
+        })
+    };
+    let new: Vec<&Conflict> = conflicts.iter().filter(is_new).collect();
     let named = context.at_most(NAMED_CONFLICTS);
-    for conflict in report.conflicts.iter().take(named) {
+    for conflict in new.iter().take(named) {
         let inside = roots.iter().find_map(|root| conflict.path.strip_prefix(root).ok());
         let inside = inside.filter(|path| !path.as_os_str().is_empty());
         let path = Shown::path(inside.unwrap_or(&conflict.path));
@@ -229,13 +252,23 @@ pub(super) fn print_conflicts(report: &RestoreReport, roots: &[PathBuf], context
         }
         let who = match conflict.sessions.as_slice() {
             [] => String::new(),
-            sessions => format!(", by session {}", sessions.join(", ")),
+            sessions => format!(", by session {}", named_sessions(sessions, context)),
         };
         let what = change_word(conflict.change_type);
         context.fall_short(format_args!("{path} was changed after the session ({what}{who})"));
     }
-    if let Some(more) = report.conflicts.len().checked_sub(named).filter(|more| *more > 0) {
+    if let Some(more) = new.len().checked_sub(named).filter(|more| *more > 0) {
         context.warn(format_args!("{more} more were changed after the session (--json names all)"));
+    }
+}
+
+/// Ids of sessions, not too many for a line.
+fn named_sessions(sessions: &[String], context: &Context) -> String {
+    let named = sessions.len().min(context.at_most(NAMED_SESSIONS));
+    let shown = sessions[..named].join(", ");
+    match sessions.len() - named {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
     }
 }
 
@@ -260,23 +293,33 @@ pub(in crate::cli) fn say_overwritten(report: &RestoreReport, context: &Context)
 }
 
 fn say_spared(spared: &[PathBuf], roots: &[PathBuf], context: &Context) {
+    const WHAT: &str = "changed by you or others, and not by the session, so it stays:";
+    say_paths(WHAT, spared, roots, context);
+}
+
+/// Says which edits of the user go with what an agent did.
+pub(super) fn say_own_edits(edits: &[PathBuf], roots: &[PathBuf], context: &Context) {
+    say_paths("your own edits go too:", edits, roots, context);
+}
+
+/// Names paths in a line, or each in its own for `-v`. They come sorted.
+fn say_paths(what: &str, paths: &[PathBuf], roots: &[PathBuf], context: &Context) {
     const NAMED: usize = 3;
-    if spared.is_empty() {
+    if paths.is_empty() {
         return;
     }
     let shown = |path: &Path| {
         let inside = roots.iter().find_map(|root| path.strip_prefix(root).ok());
         Shown::path(inside.filter(|path| !path.as_os_str().is_empty()).unwrap_or(path)).to_string()
     };
-    const WHAT: &str = "changed by you or others, and not by the session, so it stays:";
     if context.is_verbose {
-        context.say(WHAT);
-        spared.iter().for_each(|path| context.say(format_args!("  {}", shown(path))));
+        context.say(what);
+        paths.iter().for_each(|path| context.say(format_args!("  {}", shown(path))));
         return;
     }
     // A directory stands for all in it.
     let mut outermost: Vec<(&Path, usize)> = Vec::new();
-    for path in spared {
+    for path in paths {
         match outermost.last_mut() {
             Some((above, inside)) if path.starts_with(*above) => *inside += 1,
             _ => outermost.push((path, 0)),
@@ -292,7 +335,7 @@ fn say_spared(spared: &[PathBuf], roots: &[PathBuf], context: &Context) {
         0 => String::new(),
         more => format!(" and {more} more (-v names all)"),
     };
-    context.say(format_args!("{WHAT} {named}{others}"));
+    context.say(format_args!("{what} {named}{others}"));
 }
 
 /// The changes of a restore, and the paths that it left.

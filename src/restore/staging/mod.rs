@@ -11,14 +11,13 @@
 mod layout;
 
 use std::cell::RefCell;
-use std::path::PathBuf;
 use std::rc::Rc;
 
 use rayon::prelude::*;
 
 use super::RestoreError;
 use super::areas::Areas;
-use super::attributes;
+use super::attributes::{self, Denied};
 use super::journal::{Step, Work};
 use super::make::make;
 use super::plan::{Actions, Attribute, Put, Removal, RestorePlan, Skipped};
@@ -253,9 +252,9 @@ fn check_free_space(
     Ok(())
 }
 
-pub(super) fn skipped(path: &[u8], denied: Vec<String>) -> Vec<Skipped> {
+pub(super) fn skipped(path: &[u8], denied: Vec<Denied>) -> Vec<Skipped> {
     denied
         .into_iter()
-        .map(|reason| Skipped { path: PathBuf::from(to_path(path)), reason })
+        .map(|denied| Skipped { path: to_path(path).to_owned(), reason: denied.to_string() })
         .collect()
 }

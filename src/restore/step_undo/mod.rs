@@ -19,7 +19,7 @@ mod virtual_state;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use jiff::Timestamp;
@@ -38,6 +38,7 @@ use crate::snapshot::{
 };
 use crate::store::{ObjectStore, OverlayStore};
 use virtual_state::VirtualState;
+pub(super) use virtual_state::is_commit;
 
 /// So often it is tried to make a plan of a state that keeps changing.
 const ATTEMPTS: usize = 5;
@@ -77,9 +78,16 @@ impl StepUndoReport {
 
     /// Whether nothing of the steps is left: nothing to do, and nothing that stays.
     pub fn is_nothing(&self) -> bool {
+        self.is_nothing_but_commits() && self.step_conflicts.is_empty()
+    }
+
+    /// Whether nothing of the steps is left but commits and branches, which no undo of steps takes
+    /// back.
+    pub fn is_nothing_but_commits(&self) -> bool {
         let RestoreReport { changes, touched, skipped, .. } = &self.restore;
         let nothing_to_do = changes.is_empty() && touched.is_empty();
-        nothing_to_do && skipped.is_empty() && self.step_conflicts.is_empty()
+        let is_of_git = |it: &StepConflict| is_in_git(it.path.as_os_str().as_bytes());
+        nothing_to_do && skipped.is_empty() && self.step_conflicts.iter().all(is_of_git)
     }
 }
 
@@ -290,6 +298,6 @@ fn undo_of(numbers: &[u64], steps: &[StepStates]) -> Step {
 }
 
 /// Whether a path is what is called `.git`, or lies in it.
-fn is_in_git(path: &[u8]) -> bool {
+pub(super) fn is_in_git(path: &[u8]) -> bool {
     byte_path::components(path).any(|name| name == b".git")
 }

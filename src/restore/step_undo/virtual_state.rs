@@ -278,7 +278,7 @@ fn is_same(a: &State, b: &State) -> bool {
 }
 
 /// Whether a path in a git directory says what is committed.
-fn is_commit(path: &[u8]) -> bool {
+pub(in crate::restore) fn is_commit(path: &[u8]) -> bool {
     let mut names = byte_path::components(path).skip_while(|name| *name != b".git").skip(1);
     matches!(names.next(), Some(b"refs" | b"HEAD" | b"packed-refs"))
 }
