@@ -103,9 +103,12 @@ impl SessionArchives {
         rest
     }
 
-    /// Whether a delta depends on a snapshot.
-    pub fn is_needed(&self, number: u64) -> bool {
-        self.archives.keys().any(|name| name.kind == ArchiveKind::Delta { parent: number })
+    /// The deltas that depend on a snapshot.
+    #[must_use]
+    pub fn deltas_on(&self, number: u64) -> Self {
+        let mut deltas = self.clone();
+        deltas.archives.retain(|name, _| name.kind == ArchiveKind::Delta { parent: number });
+        deltas
     }
 
     /// Forgets an archive that is of no use.

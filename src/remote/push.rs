@@ -229,7 +229,7 @@ impl Pushing<'_> {
         match (&agreed, new) {
             (Err(RemoteError::Diverged { number: other, .. }), Some(new)) => {
                 let is_of_both = *other != number && Some(*other) != parent;
-                if !is_of_both && !self.held.is_needed(number) {
+                if !is_of_both && !self.is_needed(number)? {
                     self.place.remove(&new.name, self.progress)?;
                 }
             }
@@ -240,6 +240,24 @@ impl Pushing<'_> {
             _ => {}
         }
         agreed
+    }
+
+    /// Whether somebody with the history here went on from an archive of a snapshot.
+    fn is_needed(&self, number: u64) -> Result<bool, RemoteError> {
+        let deltas = self.held.deltas_on(number);
+        let identities = self.request.encryption.identities();
+        for above in deltas.numbers() {
+            // What is beyond the history here may go on from it.
+            let other = Agreement::Other(above);
+            let (place, chain, progress) = (self.place, &self.chain, self.progress);
+            if above >= chain.len() as u64
+                || compare_all(place, &deltas, above, chain, &identities, progress)?
+                    .is_some_and(|it| it != other)
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The archive on which a delta of a snapshot is to depend, which is known to be of the history

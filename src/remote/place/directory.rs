@@ -35,7 +35,13 @@ impl Directory {
                     Err(error) if error.is_gone() => return Err(missing()),
                     opened => opened?,
                 };
-                parent.make_dir(name.as_encoded_bytes(), 0o700)?;
+                match parent.make_dir(name.as_encoded_bytes(), 0o700) {
+                    // Another pusher may have been faster.
+                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                        return Err(error.into());
+                    }
+                    _ => {}
+                }
                 Ok(Self { root: Dir::open(path)? })
             }
             Err(error) if error.is_gone() => Err(missing()),
