@@ -558,12 +558,20 @@ fn a_snapshot_that_tracks_another_path_is_never_added_to_a_session_that_is_here(
     // The session here tracks the first one alone, and so says the session in the archive.
     let both = format!("{own:?},\n    {other:?}");
     let one = format!("{own:?}{}", " ".repeat(both.len() - own.len() - 2));
+    let of_one = |text: &str| {
+        let text = text.replace(&both, &one);
+        let end = text.find("  \"checksum\"").unwrap();
+        let checksum = ContentHash::of(&text.as_bytes()[..end]);
+        format!("{}  \"checksum\": \"{checksum}\"\n}}\n", &text[..end])
+    };
     let session = desk.fixture.path("there").join(&desk.session);
     let manifest = session.join("manifest.json");
     let text = fs::read_to_string(&manifest).unwrap();
     assert!(text.contains(&both), "{text}");
-    fs::write(&manifest, text.replace(&both, &one)).unwrap();
-    forged(&desk, "1.tar.zst", &both, &one, "forged.tar.zst");
+    fs::write(&manifest, of_one(&text)).unwrap();
+    let own = desk.fixture.store().join(&desk.session).join("manifest.json");
+    let own = fs::read_to_string(own).unwrap();
+    forged(&desk, "1.tar.zst", &own, &of_one(&own), "forged.tar.zst");
     let before = observe(&session);
     desk.import("there", &["forged.tar.zst"]).fails(1, "snapshot 1 tracks");
     assert_same(&before, &observe(&session));

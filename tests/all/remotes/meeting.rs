@@ -313,6 +313,22 @@ fn another_history_is_told_whatever_the_encryption_and_where_nothing_but_a_bucke
 }
 
 #[test]
+fn a_place_in_the_store_is_refused() {
+    let travel = Travel::with(1, 3, 0);
+    let store = travel.fixture.store();
+    let before = contents(&store.join(&travel.session));
+    let link = travel.fixture.path("link");
+    std::os::unix::fs::symlink(&store, &link).unwrap();
+    let new = store.join("new");
+    for place in [store.clone(), store.join(&travel.session), link, new.clone()] {
+        let push = ["push", place.to_str().unwrap(), &travel.session, "--plaintext"];
+        travel.nono(&push).fails(1, "archives there would go with their sessions");
+        assert!(!new.exists());
+        assert!(contents(&store.join(&travel.session)) == before);
+    }
+}
+
+#[test]
 fn a_push_leaves_the_files_of_others_alone() {
     let travel = Travel::with(1, 3, 0);
     let place = travel.directory("disk");
