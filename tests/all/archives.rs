@@ -572,9 +572,12 @@ fn a_snapshot_that_tracks_another_path_is_never_added_to_a_session_that_is_here(
     let own = desk.fixture.store().join(&desk.session).join("manifest.json");
     let own = fs::read_to_string(own).unwrap();
     forged(&desk, "1.tar.zst", &own, &of_one(&own), "forged.tar.zst");
-    let before = observe(&session);
+    // Only the file that is locked may be new.
+    let held = || (observe(&session.join("snapshots")), fs::read(&manifest).unwrap());
+    let before = held();
     desk.import("there", &["forged.tar.zst"]).fails(1, "snapshot 1 tracks");
-    assert_same(&before, &observe(&session));
+    assert_same(&before.0, &held().0);
+    assert!(before.1 == held().1, "the session's manifest is another one");
     // Where both are tracked, it comes.
     fs::write(&manifest, text).unwrap();
     desk.import("there", &["1.tar.zst"]).success();

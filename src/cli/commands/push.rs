@@ -230,15 +230,17 @@ fn push_to(
 /// with it.
 fn refuse_store(address: &Address, root: &Path) -> Result<(), CliError> {
     let Address::Directory(path) = address else { return Ok(()) };
-    match (sys::real_or_future_path(path), sys::real_or_future_path(root)) {
-        (Ok(place), Ok(root)) if place.starts_with(&root) => Err(CliError::failed(format!(
-            "{} is in the store {}: archives there would go with their sessions",
-            Shown::path(path),
-            Shown::path(&root)
-        ))
-        .with_hint("push to a directory of its own, on another disk if there is one")),
-        _ => Ok(()),
+    let (place, root) = (sys::real_or_future_path(path), sys::real_or_future_path(root));
+    if !place.starts_with(&root) {
+        return Ok(());
     }
+    let message = format!(
+        "{} is in the store {}: archives there would go with their sessions",
+        Shown::path(path),
+        Shown::path(&root)
+    );
+    Err(CliError::failed(message)
+        .with_hint("push to a directory of its own, on another disk if there is one"))
 }
 
 fn tell(report: &Report, context: &Context) {
