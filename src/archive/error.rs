@@ -59,6 +59,29 @@ pub enum ArchiveError {
         /// The difference.
         reason: String,
     },
+    /// An archive goes on from another history than that of the session here.
+    #[error(
+        "the histories of session {session} here and in the archives differ: {reason}; nothing was \
+         changed, and `--root DIR` takes the other one into a store of its own"
+    )]
+    OtherHistory {
+        /// The id.
+        session: String,
+        /// The number of the snapshot in the archive.
+        number: u64,
+        /// The difference.
+        reason: String,
+    },
+    /// Two archives of one session are of two histories.
+    #[error("the histories of session {session} in the archives differ: {reason}")]
+    TwoHistories {
+        /// The id.
+        session: String,
+        /// The number of the snapshot in the archive that was read first.
+        number: u64,
+        /// The difference.
+        reason: String,
+    },
     /// A delta was asked for to a snapshot that is not here.
     #[error("snapshot {parent} is not in this store, so there is no delta to it: use --full")]
     NoParent {

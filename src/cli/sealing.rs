@@ -139,7 +139,8 @@ impl Target {
         place: &Place,
         progress: &dyn Progress,
     ) -> Result<Inventory, CliError> {
-        let inventory = Inventory::of(place.list("", progress)?);
+        let mut inventory = Inventory::of(place.list("", progress)?);
+        inventory.linked = place.linked()?;
         Ok(match &self.encryption {
             None | Some(RemoteEncryption::Plaintext) => inventory,
             Some(_) => inventory.encrypted_only(),

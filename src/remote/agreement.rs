@@ -1,7 +1,8 @@
 //! Whether a session at a place is the one that is here.
 //!
 //! Two stores may go on with one session: each records a snapshot of the same number. The newest
-//! snapshot that is both here and there decides, because a manifest names the one before it.
+//! snapshot that is both here and there decides, because a manifest names the one before it. A push
+//! also compares what appears there while it goes on.
 
 use super::error::RemoteError;
 use super::inventory::SessionArchives;
@@ -24,8 +25,15 @@ pub(super) enum Agreement {
     Unusable { archive: String, reason: String },
 }
 
+/// The newest snapshot that has an archive and a manifest here.
+pub(super) fn newest_common(held: &SessionArchives, here: &[ContentHash]) -> Option<u64> {
+    let is_here = |number: &u64| usize::try_from(*number).is_ok_and(|it| it < here.len());
+    held.numbers().into_iter().rev().find(is_here)
+}
+
 /// Compares the newest snapshot that has an archive and a manifest here. `here` are the hashes of
-/// the manifests, by number. Of several archives of one snapshot, one that is the same is enough.
+/// the manifests, by number. Of several archives of one snapshot, one that is the same is enough:
+/// a reader finds out which one it can use.
 pub(super) fn compare(
     place: &Place,
     held: &SessionArchives,
@@ -33,12 +41,40 @@ pub(super) fn compare(
     identities: &Identities,
     progress: &dyn Progress,
 ) -> Result<Agreement, RemoteError> {
-    let numbers = held.numbers();
-    let is_here = |number: &&u64| usize::try_from(**number).is_ok_and(|it| it < here.len());
-    let Some(number) = numbers.iter().rev().find(is_here).copied() else {
-        return Ok(Agreement::Same);
-    };
-    let mut found = Agreement::Same;
+    let Some(number) = newest_common(held, here) else { return Ok(Agreement::Same) };
+    let found = compare_each(place, held, number, here, identities, progress)?;
+    Ok(match found.contains(&Agreement::Same) {
+        true => Agreement::Same,
+        false => found.into_iter().next().unwrap_or(Agreement::Same),
+    })
+}
+
+/// Compares every archive of a snapshot; `None` if there is none. One that is another one decides:
+/// whoever stores more would make a mixture of two histories.
+pub(super) fn compare_all(
+    place: &Place,
+    held: &SessionArchives,
+    number: u64,
+    here: &[ContentHash],
+    identities: &Identities,
+    progress: &dyn Progress,
+) -> Result<Option<Agreement>, RemoteError> {
+    let found = compare_each(place, held, number, here, identities, progress)?;
+    let clear = [Agreement::Other(number), Agreement::Same];
+    let clear = clear.into_iter().find(|it| found.contains(it));
+    Ok(clear.or_else(|| found.into_iter().next()))
+}
+
+/// What each archive of a snapshot is. One that is gone meanwhile is nothing.
+fn compare_each(
+    place: &Place,
+    held: &SessionArchives,
+    number: u64,
+    here: &[ContentHash],
+    identities: &Identities,
+    progress: &dyn Progress,
+) -> Result<Vec<Agreement>, RemoteError> {
+    let mut found = Vec::new();
     for (name, _) in held.all().filter(|(name, _)| name.id.number() == number) {
         let key = name.to_string();
         let failure = Failure::default();
@@ -47,19 +83,18 @@ pub(super) fn compare(
             Err(RemoteError::Missing { .. }) => continue,
             opened => failure.watch(opened?),
         };
-        found = match snapshot_in(source, identities) {
-            Ok(hash) if here.get(number as usize) == Some(&hash) => return Ok(Agreement::Same),
+        found.push(match snapshot_in(source, identities) {
+            Ok(hash) if here.get(number as usize) == Some(&hash) => Agreement::Same,
             Ok(_) => Agreement::Other(number),
             Err(_) if progress.is_cancelled() => return Err(RemoteError::Cancelled),
             Err(error) => match failure.error(&key, &place.address().to_string()) {
                 Some(broken) => return Err(broken),
-                None if found != Agreement::Same => found,
                 None => match error {
                     ArchiveError::Encrypted | ArchiveError::WrongKey => Agreement::Unknown,
                     error => Agreement::Unusable { archive: key, reason: error.to_string() },
                 },
             },
-        };
+        });
     }
     Ok(found)
 }

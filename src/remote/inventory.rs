@@ -32,6 +32,8 @@ pub struct Inventory {
     pub cut_off: Vec<ArchiveName>,
     /// Archives that are not encrypted, where all of them have to be.
     pub unencrypted: Vec<String>,
+    /// Folders of sessions that are symlinks, which nobody follows.
+    pub linked: Vec<String>,
 }
 
 impl Inventory {
@@ -93,20 +95,30 @@ impl SessionArchives {
         self.archives.iter().map(|(name, size_bytes)| (name, *size_bytes))
     }
 
-    /// The archives of one snapshot, but for the one of a name.
+    /// All archives but the one of a name.
     #[must_use]
-    pub fn only(&self, number: u64, but: Option<&str>) -> Self {
-        let is_wanted = |name: &&ArchiveName| {
-            name.id.number() == number && but.is_none_or(|but| name.to_string() != but)
-        };
-        let archives = self.archives.iter().filter(|(name, _)| is_wanted(name));
-        let archives = archives.map(|(name, size_bytes)| (name.clone(), *size_bytes)).collect();
-        Self { session: self.session.clone(), archives }
+    pub fn without(&self, name: Option<&str>) -> Self {
+        let mut rest = self.clone();
+        rest.archives.retain(|known, _| name.is_none_or(|name| known.to_string() != name));
+        rest
+    }
+
+    /// The deltas that depend on a snapshot.
+    #[must_use]
+    pub fn deltas_on(&self, number: u64) -> Self {
+        let mut deltas = self.clone();
+        deltas.archives.retain(|name, _| name.kind == ArchiveKind::Delta { parent: number });
+        deltas
     }
 
     /// Forgets an archive that is of no use.
     pub fn forget(&mut self, name: &ArchiveName) {
         self.archives.remove(name);
+    }
+
+    /// Forgets all archives of a snapshot, because they are gone.
+    pub fn forget_all(&mut self, number: u64) {
+        self.archives.retain(|name, _| name.id.number() != number);
     }
 
     /// Bytes of all archives.

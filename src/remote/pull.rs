@@ -90,6 +90,8 @@ pub(super) struct Pulling<'a> {
 enum Failed {
     /// One archive is of no use.
     Archive { name: ArchiveName, error: Box<ArchiveError> },
+    /// One archive is of another history than the one of snapshot `number`, or than what is here.
+    History { name: ArchiveName, number: u64, error: Box<ArchiveError> },
     /// Nothing can be fetched.
     Whole(RemoteError),
 }
@@ -152,6 +154,25 @@ impl Pulling<'_> {
                     if open.len() == before {
                         return Err((*error).into());
                     }
+                }
+                Err(Failed::History { name, number, error }) => {
+                    // What was put beside an archive may be of another history.
+                    let id = self.held.id(number).map_err(ArchiveError::from)?;
+                    let other = self.held.chain(&id).ok().and_then(|chain| chain.first().copied());
+                    let other = other.cloned();
+                    let mut both = std::iter::once(name).chain(other);
+                    if let Some(beside) = both.find(|name| self.has_other_than(name)) {
+                        self.held.forget(&beside);
+                        continue;
+                    }
+                    // What goes on from it is of its history.
+                    let rest = open.split_off(&number);
+                    if rest.is_empty() || open.is_empty() {
+                        return Err((*error).into());
+                    }
+                    let reason = error.to_string();
+                    let not_had = |snapshot| NotPulled { snapshot, reason: reason.clone() };
+                    not_pulled.extend(rest.into_iter().map(not_had));
                 }
                 // The list of a directory that is damaged here: an archive has it.
                 Err(Failed::Whole(RemoteError::Archive(ArchiveError::Store(
@@ -299,6 +320,9 @@ fn failed(name: ArchiveName, error: ArchiveError) -> Failed {
         | ArchiveError::TooLarge { .. }
         | ArchiveError::WrongKey
         | ArchiveError::Encrypted => Failed::Archive { name, error: Box::new(error) },
+        ArchiveError::OtherHistory { number, .. } | ArchiveError::TwoHistories { number, .. } => {
+            Failed::History { name, number, error: Box::new(error) }
+        }
         other => Failed::Whole(other.into()),
     }
 }

@@ -3,17 +3,28 @@
 //! Of each snapshot there is one archive. A snapshot that can be had from the remote is not sent
 //! again, so a push that was cut off goes on where it stopped. A delta depends on the newest older
 //! snapshot that can be had there and is here too: its hashes come from this store, so a push needs
-//! no key. It reads the beginning of one archive, to see that the session there is the one here.
+//! no key.
+//!
+//! A store with another history of the session may push at the same time. No push makes a mixture:
+//!
+//! - It begins when the newest snapshot that is here and there is the same one.
+//! - A delta is stored when its parent there is known to be the one here.
+//! - After each archive that it stores or finds, it lists the session again, and compares what is
+//!   new in the list, other archives of the same snapshot, and the parent. Both pushers list after
+//!   they store, so at least one of two finds the other. It takes its archive back.
 
+use std::collections::BTreeSet;
 use std::io;
 
 use serde::Serialize;
 
-use super::agreement::{Agreement, compare};
+use super::agreement::{Agreement, compare_all, newest_common};
 use super::error::RemoteError;
 use super::inventory::{Inventory, SessionArchives};
 use super::place::Place;
-use crate::archive::{ArchiveError, ArchivePlan, ArchiveReport, Encryption, FullReason};
+use crate::archive::{
+    ArchiveError, ArchiveName, ArchivePlan, ArchiveReport, Encryption, FullReason, Parent,
+};
 use crate::object::ContentHash;
 use crate::progress::{Amount, Progress, Stage};
 use crate::session::last_of_each_prompt;
@@ -91,8 +102,13 @@ pub fn push(
     let held = held(place, &id, request.encryption, progress)?;
     let chain = request.session.chain().map_err(ArchiveError::from)?;
     let chain = chain.iter().map(|one| one.hash).collect();
-    let mut pushing = Pushing { place, request, id, here, chain, held, progress };
-    pushing.agree(&pushing.held)?;
+    let known = held.all().map(|(name, _)| name.clone()).collect();
+    let read = BTreeSet::new();
+    let mut pushing = Pushing { place, request, id, here, chain, held, known, read, progress };
+    if let Some(newest) = newest_common(&pushing.held, &pushing.chain) {
+        // Its manifest names all before it.
+        pushing.agree_on(newest, None)?;
+    }
     for number in request.numbers.iter().copied() {
         if progress.is_cancelled() {
             return Err(RemoteError::Cancelled);
@@ -117,6 +133,10 @@ struct Pushing<'a> {
     chain: Vec<ContentHash>,
     /// Its archives at the place, as last listed.
     held: SessionArchives,
+    /// Those that are of the history here.
+    known: BTreeSet<ArchiveName>,
+    /// Snapshots of which an archive was stored or read by this push.
+    read: BTreeSet<u64>,
     progress: &'a dyn Progress,
 }
 
@@ -131,7 +151,7 @@ impl Pushing<'_> {
             }
             let new = self.store(number, full)?;
             self.held = held(self.place, &self.id, self.request.encryption, self.progress)?;
-            self.agree_on(number, new.as_ref())?;
+            self.settle(number, new.as_ref())?;
             stored = new.or(stored);
             full |= !self.is_had(number, full)?;
         }
@@ -140,37 +160,120 @@ impl Pushing<'_> {
             let reason = "its length is not that of an archive".to_owned();
             return Err(self.unusable(archive, reason));
         }
+        if self.held.all().any(|(name, _)| name.id.number() == number && !self.known.contains(name))
+        {
+            self.agree_on(number, None)?;
+        }
         Ok(stored)
     }
 
-    /// Refuses to go on with a session that is another one there.
-    fn agree(&self, held: &SessionArchives) -> Result<(), RemoteError> {
-        let Self { place, chain, progress, .. } = self;
+    /// Reads the beginnings of the archives of a snapshot at the place, but for the one of a name.
+    /// Refuses to go on where it is another one than here. Returns whether there was any.
+    fn agree_on(&mut self, number: u64, but: Option<&str>) -> Result<bool, RemoteError> {
+        let others = self.held.without(but);
         let identities = self.request.encryption.identities();
-        match compare(place, held, chain, &identities, *progress)? {
-            Agreement::Same | Agreement::Unknown => Ok(()),
-            Agreement::Unusable { archive, reason } => Err(self.unusable(archive, reason)),
-            Agreement::Other(number) => Err(RemoteError::Diverged {
-                session: self.id.clone(),
-                number,
-                place: place.address().to_string(),
-                advice: format!(
-                    "`nono push ADDRESS {}` with the address of another folder keeps this one, too",
-                    self.id
-                ),
-            }),
+        match compare_all(self.place, &others, number, &self.chain, &identities, self.progress)? {
+            None => return Ok(false),
+            Some(Agreement::Same | Agreement::Unknown) => {}
+            Some(Agreement::Unusable { archive, reason }) => {
+                return Err(self.unusable(archive, reason));
+            }
+            Some(Agreement::Other(number)) => {
+                return Err(RemoteError::Diverged {
+                    session: self.id.clone(),
+                    number,
+                    place: self.place.address().to_string(),
+                    advice: format!(
+                        "`nono push ADDRESS {}` with the address of another folder keeps this \
+                         one, too",
+                        self.id
+                    ),
+                });
+            }
         }
+        let names = others.all().map(|(name, _)| name);
+        self.known.extend(names.filter(|name| name.id.number() == number).cloned());
+        self.read.insert(number);
+        Ok(true)
     }
 
-    /// As [`agree`](Self::agree), about one snapshot of which another pusher may have stored an
-    /// archive meanwhile. An archive that was stored just now is taken back then.
-    fn agree_on(&self, number: u64, new: Option<&ArchiveReport>) -> Result<(), RemoteError> {
-        let others = self.held.only(number, new.map(|it| it.name.as_str()));
-        let agreed = self.agree(&others);
-        if let (Err(RemoteError::Diverged { .. }), Some(new)) = (&agreed, new) {
-            self.place.remove(&new.name, self.progress)?;
+    /// Looks for what another pusher has stored meanwhile, after an archive of a snapshot was
+    /// stored or its name was found taken. An archive that makes a mixture is taken back.
+    fn settle(&mut self, number: u64, new: Option<&ArchiveReport>) -> Result<(), RemoteError> {
+        let own = new.map(|it| it.name.as_str());
+        let parent = new.and_then(|it| it.parent.as_ref()).map(|id| id.number());
+        let is_mine = |name: &ArchiveName| own.is_some_and(|own| name.to_string() == own);
+        let is_new = |name: &&ArchiveName| !self.known.contains(*name) && !is_mine(name);
+        let appeared = self.held.all().map(|(name, _)| name).filter(is_new);
+        let is_here = |it: &u64| *it < self.chain.len() as u64;
+        let appeared: BTreeSet<u64> =
+            appeared.map(|name| name.id.number()).filter(is_here).collect();
+        let agreed = (|| {
+            self.agree_on(number, own)?;
+            // With a passphrase, each reading takes a second.
+            let is_cheap = !matches!(self.request.encryption, Encryption::Passphrase(_));
+            if let Some(parent) = parent.filter(|_| is_cheap)
+                && !self.agree_on(parent, None)?
+            {
+                self.held.forget_all(parent);
+            }
+            for other in appeared {
+                match self.agree_on(other, own) {
+                    // It may not be whole yet. Nothing counts on it before it was read.
+                    Err(RemoteError::Unusable { .. }) => {}
+                    agreed => drop(agreed?),
+                }
+            }
+            Ok(())
+        })();
+        match (&agreed, new) {
+            (Err(RemoteError::Diverged { number: other, .. }), Some(new)) => {
+                let is_of_both = *other != number && Some(*other) != parent;
+                if !is_of_both && !self.is_needed(number)? {
+                    self.place.remove(&new.name, self.progress)?;
+                }
+            }
+            (Ok(()), Some(new)) => {
+                self.known.extend(new.name.parse::<ArchiveName>());
+                self.read.insert(number);
+            }
+            _ => {}
         }
         agreed
+    }
+
+    /// Whether somebody with the history here went on from an archive of a snapshot.
+    fn is_needed(&self, number: u64) -> Result<bool, RemoteError> {
+        let deltas = self.held.deltas_on(number);
+        let identities = self.request.encryption.identities();
+        for above in deltas.numbers() {
+            // What is beyond the history here may go on from it.
+            let other = Agreement::Other(above);
+            let (place, chain, progress) = (self.place, &self.chain, self.progress);
+            if above >= chain.len() as u64
+                || compare_all(place, &deltas, above, chain, &identities, progress)?
+                    .is_some_and(|it| it != other)
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The archive on which a delta of a snapshot is to depend, which is known to be of the history
+    /// here.
+    fn parent(&mut self, number: u64) -> Result<Result<Parent, FullReason>, RemoteError> {
+        loop {
+            let parent = self.held.parent_for(number, &self.here);
+            match parent {
+                Ok(found) if !self.read.contains(&found.number) => {
+                    if !self.agree_on(found.number, None)? {
+                        self.held.forget_all(found.number);
+                    }
+                }
+                parent => return Ok(parent),
+            }
+        }
     }
 
     fn unusable(&self, archive: String, reason: String) -> RemoteError {
@@ -184,12 +287,12 @@ impl Pushing<'_> {
     }
 
     /// Stores one archive; `None` if its name was taken meanwhile.
-    fn store(&self, number: u64, full: bool) -> Result<Option<ArchiveReport>, RemoteError> {
-        let Self { place, request, progress, .. } = *self;
+    fn store(&mut self, number: u64, full: bool) -> Result<Option<ArchiveReport>, RemoteError> {
         let parent = match full {
             true => Err(FullReason::Asked),
-            false => self.held.parent_for(number, &self.here),
+            false => self.parent(number)?,
         };
+        let Self { place, request, progress, .. } = *self;
         let plan = ArchivePlan::new(request.session, number, parent, progress)?;
         let key = plan.name(request.encryption.is_some()).to_string();
         let (mut report, mut failed) = (None, None);

@@ -567,6 +567,50 @@ fn a_session_that_tracks_other_paths_than_its_snapshots_is_refused() {
 }
 
 #[test]
+fn a_snapshot_that_tracks_another_path_is_never_added_to_a_session_that_is_here() {
+    let mut desk = Desk::new();
+    let fixture = &desk.fixture;
+    let path = |name: &str| fixture.project().join(name).to_str().unwrap().to_owned();
+    let (own, other) = (path("aa"), path("bb"));
+    fixture.write("aa/file", "1");
+    fixture.write("bb/file", "1");
+    fixture.nono(&["snapshot", &own, &other]).success();
+    let session = fixture.latest();
+    fixture.write("bb/file", "2");
+    fixture.nono(&["snapshot", "--session", &session]).success();
+    desk.session = session;
+    desk.create(0, "0.tar.zst", &["--full"]);
+    desk.create(1, "1.tar.zst", &["--full"]);
+    desk.import("there", &["0.tar.zst"]).success();
+    // The session here tracks the first one alone, and so says the session in the archive.
+    let both = format!("{own:?},\n    {other:?}");
+    let one = format!("{own:?}{}", " ".repeat(both.len() - own.len() - 2));
+    let of_one = |text: &str| {
+        let text = text.replace(&both, &one);
+        let end = text.find("  \"checksum\"").unwrap();
+        let checksum = ContentHash::of(&text.as_bytes()[..end]);
+        format!("{}  \"checksum\": \"{checksum}\"\n}}\n", &text[..end])
+    };
+    let session = desk.fixture.path("there").join(&desk.session);
+    let manifest = session.join("manifest.json");
+    let text = fs::read_to_string(&manifest).unwrap();
+    assert!(text.contains(&both), "{text}");
+    fs::write(&manifest, of_one(&text)).unwrap();
+    let own = desk.fixture.store().join(&desk.session).join("manifest.json");
+    let own = fs::read_to_string(own).unwrap();
+    forged(&desk, "1.tar.zst", &own, &of_one(&own), "forged.tar.zst");
+    // Only the file that is locked may be new.
+    let held = || (observe(&session.join("snapshots")), fs::read(&manifest).unwrap());
+    let before = held();
+    desk.import("there", &["forged.tar.zst"]).fails(1, "snapshot 1 tracks");
+    assert_same(&before.0, &held().0);
+    assert!(before.1 == held().1, "the session's manifest is another one");
+    // Where both are tracked, it comes.
+    fs::write(&manifest, text).unwrap();
+    desk.import("there", &["1.tar.zst"]).success();
+}
+
+#[test]
 fn an_archive_changes_no_fact_of_a_session_that_is_here() {
     let desk = run_in_archives();
     desk.import("there", &["0.tar.zst"]).success();

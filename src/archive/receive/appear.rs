@@ -161,6 +161,7 @@ impl Receiver<'_> {
             None => here.clone(),
         };
         if count <= last {
+            self.check_added(&metadata, count..=last)?;
             if !here.received {
                 // First, so that no crash leaves a snapshot without its mark.
                 here.received_snapshots.retain(|number| *number < count);
@@ -175,6 +176,31 @@ impl Receiver<'_> {
         removed.extend(metadata.removed.drain(..).filter(|it| it.number >= count));
         self.list(&session, &mut metadata, removed)?;
         Ok(session.save_metadata(&metadata)?)
+    }
+
+    /// Whether the session can list what is to be published. What is published is never taken back.
+    fn check_added(
+        &self,
+        metadata: &SessionMetadata,
+        range: std::ops::RangeInclusive<u64>,
+    ) -> Result<(), ArchiveError> {
+        let mut before = range.start().checked_sub(1).and_then(|it| self.here.get(it as usize));
+        let mut hash;
+        for number in range {
+            let (Some(bytes), Some(link)) =
+                (self.manifests.get(number)?, self.manifests.link(number))
+            else {
+                return Err(ArchiveError::corrupt(format!("no manifest of snapshot {number}")));
+            };
+            if link.parent_hash.as_ref() != before {
+                let reason = format!("snapshot {number} follows another one");
+                return Err(ArchiveError::Diverged { session: self.session.clone(), reason });
+            }
+            check_roots(metadata, &parse_manifest(&bytes, Path::new("meta/snapshots"))?)?;
+            hash = link.hash;
+            before = Some(&hash);
+        }
+        Ok(())
     }
 
     /// Whether others see the session while it is written. Then each of its manifests is durable

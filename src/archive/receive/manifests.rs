@@ -23,11 +23,22 @@ pub(super) struct Manifests {
 struct Place {
     at: u64,
     len: u64,
-    hash: ContentHash,
+    link: Link,
+}
+
+/// What ties a manifest to others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Link {
+    /// SHA-256 of its bytes.
+    pub(super) hash: ContentHash,
+    /// That of the manifest before it.
+    pub(super) parent_hash: Option<ContentHash>,
+    /// The number of the snapshot in whose archive it came.
+    pub(super) from: u64,
 }
 
 impl Manifests {
-    /// Adds a manifest. Says the hash of the one that has the number already, and keeps that one.
+    /// Adds a manifest. One that has the number already stays.
     ///
     /// # Errors
     /// [`ArchiveError::TooLarge`], or the file cannot be written.
@@ -35,9 +46,10 @@ impl Manifests {
         &mut self,
         number: u64,
         bytes: &[u8],
-    ) -> Result<Option<ContentHash>, ArchiveError> {
-        if let Some(place) = self.places.get(&number) {
-            return Ok(Some(place.hash));
+        link: Link,
+    ) -> Result<(), ArchiveError> {
+        if self.has(number) {
+            return Ok(());
         }
         let (at, len) = (self.end, bytes.len() as u64);
         if self.places.len() >= MAX_COUNT || at + len > MAX_BYTES {
@@ -50,8 +62,8 @@ impl Manifests {
         };
         file.write(bytes, at)?;
         self.end += len;
-        self.places.insert(number, Place { at, len, hash: ContentHash::of(bytes) });
-        Ok(None)
+        self.places.insert(number, Place { at, len, link });
+        Ok(())
     }
 
     /// The bytes of a manifest.
@@ -62,6 +74,11 @@ impl Manifests {
         let mut bytes = vec![0; place.len as usize];
         file.read(&mut bytes, place.at)?;
         Ok(Some(bytes))
+    }
+
+    /// What ties a manifest to others, if it came.
+    pub(super) fn link(&self, number: u64) -> Option<Link> {
+        self.places.get(&number).map(|place| place.link)
     }
 
     pub(super) fn has(&self, number: u64) -> bool {
@@ -84,17 +101,22 @@ mod tests {
     #[test]
     fn the_first_manifest_of_a_number_stays_and_too_many_are_refused() {
         let mut manifests = Manifests::default();
-        assert_eq!(manifests.add(3, b"three").unwrap(), None);
-        assert_eq!(manifests.add(1, b"one").unwrap(), None);
-        assert_eq!(manifests.add(3, b"other").unwrap(), Some(ContentHash::of(b"three")));
+        let link = |bytes: &[u8]| Link { hash: ContentHash::of(bytes), parent_hash: None, from: 3 };
+        let add = |manifests: &mut Manifests, number: u64, bytes: &[u8]| {
+            manifests.add(number, bytes, link(bytes))
+        };
+        add(&mut manifests, 3, b"three").unwrap();
+        add(&mut manifests, 1, b"one").unwrap();
+        add(&mut manifests, 3, b"other").unwrap();
+        assert_eq!(manifests.link(3), Some(link(b"three")));
         assert_eq!(manifests.get(3).unwrap().unwrap(), b"three");
         assert_eq!(manifests.get(2).unwrap(), None);
         assert!(manifests.has(1) && !manifests.has(2));
         assert_eq!(manifests.numbers(2..).collect::<Vec<_>>(), [3]);
         for number in 10..10 + MAX_COUNT as u64 - 2 {
-            manifests.add(number, b"x").unwrap();
+            add(&mut manifests, number, b"x").unwrap();
         }
-        let refused = manifests.add(2, b"x").unwrap_err();
+        let refused = add(&mut manifests, 2, b"x").unwrap_err();
         assert!(matches!(refused, ArchiveError::TooLarge { .. }), "{refused}");
     }
 }

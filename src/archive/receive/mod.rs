@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 pub(super) use self::appear::check_roots;
-use self::manifests::Manifests;
+use self::manifests::{Link, Manifests};
 use self::needs::Needs;
 use super::name::ArchiveId;
 use super::read::{ArchiveHead, ArchiveReader, Part};
@@ -165,7 +165,7 @@ impl<'a> Receiver<'a> {
         self.check_place(&head)?;
         let number = head.id.number();
         let bytes = std::mem::take(&mut reader.snapshot);
-        self.add_manifest(number, &bytes)?;
+        let manifest = self.add_manifest(number, &bytes, number)?;
         if self.facts.as_ref().is_none_or(|it| it.snapshot_count < reader.session.snapshot_count) {
             self.facts = Some(reader.session.clone());
         }
@@ -174,7 +174,7 @@ impl<'a> Receiver<'a> {
             self.needs.need(&self.store, head.merkle_root)?;
             self.targets.push(head.clone());
         }
-        self.need_ignore_files(number, &bytes)?;
+        self.need_ignore_files(&manifest)?;
         self.read_parts(&mut reader)?;
         self.last_read = Some(head.clone());
         let is_whole = self.lacking()?.is_none();
@@ -197,25 +197,71 @@ impl<'a> Receiver<'a> {
         Ok(())
     }
 
-    fn add_manifest(&mut self, number: u64, bytes: &[u8]) -> Result<(), ArchiveError> {
-        let hash = ContentHash::of(bytes);
-        let differs = || ArchiveError::Diverged {
-            session: self.session.clone(),
-            reason: format!("its snapshot {number} is not the one in the archive"),
-        };
-        if self.here.get(number as usize).is_some_and(|here| *here != hash) {
-            return Err(differs());
+    /// Takes a manifest that came in the archive of snapshot `from`.
+    fn add_manifest(
+        &mut self,
+        number: u64,
+        bytes: &[u8],
+        from: u64,
+    ) -> Result<SnapshotManifest, ArchiveError> {
+        let manifest: SnapshotManifest = parse_manifest(bytes, Path::new("meta/snapshots"))?;
+        manifest.validate(number).map_err(ArchiveError::corrupt)?;
+        if manifest.parent != number.checked_sub(1) {
+            let reason = format!("snapshot {number} does not name the one before it");
+            return Err(ArchiveError::corrupt(reason));
         }
-        match self.manifests.add(number, bytes)? {
-            Some(before) if before != hash => Err(differs()),
-            _ => Ok(()),
+        let link = Link { hash: ContentHash::of(bytes), parent_hash: manifest.parent_hash, from };
+        self.check_history(number, &link)?;
+        self.manifests.add(number, bytes, link)?;
+        Ok(manifest)
+    }
+
+    /// Whether a manifest is the one here and the one that came before, and stands between its
+    /// neighbors. All that came are a chain with those here once each of them passed.
+    fn check_history(&self, number: u64, link: &Link) -> Result<(), ArchiveError> {
+        let session = || self.session.clone();
+        let before = number.checked_sub(1);
+        let here = |number: u64| self.here.get(number as usize);
+        let does_not_follow = |number: u64, where_: &str| {
+            let before = number.saturating_sub(1);
+            format!(
+                "snapshot {number} in the archive does not follow the snapshot {before} {where_}"
+            )
+        };
+        let reason = if here(number).is_some_and(|it| *it != link.hash) {
+            Some(format!("its snapshot {number} is not the one in the archive"))
+        } else if before.and_then(here).is_some_and(|it| link.parent_hash != Some(*it)) {
+            Some(does_not_follow(number, "here"))
+        } else {
+            None
+        };
+        if let Some(reason) = reason {
+            return Err(ArchiveError::OtherHistory {
+                session: session(),
+                number: link.from,
+                reason,
+            });
+        }
+        let came = |number: u64| self.manifests.link(number);
+        let same = came(number).filter(|it| it.hash != link.hash);
+        let after = came(number + 1).filter(|it| it.parent_hash != Some(link.hash));
+        let before = before.and_then(came).filter(|it| link.parent_hash != Some(it.hash));
+        let (other, reason) = match (same, after, before) {
+            (Some(other), ..) => (other, format!("snapshot {number} is another one in each")),
+            (_, Some(other), _) => (other, does_not_follow(number + 1, "in another one")),
+            (_, _, Some(other)) => (other, does_not_follow(number, "in another one")),
+            (None, None, None) => return Ok(()),
+        };
+        match other.from == link.from {
+            true => Err(ArchiveError::corrupt("its manifests are no chain")),
+            false => {
+                Err(ArchiveError::TwoHistories { session: session(), number: other.from, reason })
+            }
         }
     }
 
     /// Later snapshots go by the ignore files of earlier ones.
-    fn need_ignore_files(&mut self, number: u64, bytes: &[u8]) -> Result<(), ArchiveError> {
-        let manifest: SnapshotManifest = parse_manifest(bytes, Path::new("meta/snapshots"))?;
-        manifest.validate(number).map_err(ArchiveError::corrupt)?;
+    fn need_ignore_files(&mut self, manifest: &SnapshotManifest) -> Result<(), ArchiveError> {
         match manifest.ignore_files.filter(|_| !self.targets.is_empty()) {
             Some(root) => Ok(self.needs.need(&self.store, root)?),
             None => Ok(()),
@@ -229,8 +275,9 @@ impl<'a> Receiver<'a> {
             if *number >= reader.head().id.number() {
                 return Err(ArchiveError::corrupt("a manifest out of order"));
             }
-            self.add_manifest(*number, bytes)?;
-            self.need_ignore_files(*number, bytes)?;
+            let from = reader.head().id.number();
+            let manifest = self.add_manifest(*number, bytes, from)?;
+            self.need_ignore_files(&manifest)?;
             next = reader.next_part()?;
         }
         let packer = Packer::new(&self.store, &self.lock);

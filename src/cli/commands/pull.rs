@@ -114,6 +114,11 @@ pub(in crate::cli) fn run(args: &PullArgs, store: &StoreArgs, context: &Context)
         context
             .warn(format_args!("{key} is not encrypted, so it is none of this remote's: not read"));
     }
+    let linked = inventory.linked.iter().filter(|_| args.all);
+    for id in linked.clone() {
+        let id = Shown::bytes(id.as_bytes());
+        context.warn(format_args!("{id} is a symlink, which is not followed: not read"));
+    }
     if args.json {
         context.json(&report)?;
     }
@@ -121,7 +126,8 @@ pub(in crate::cli) fn run(args: &PullArgs, store: &StoreArgs, context: &Context)
     if let Err(error) = proved {
         context.error(&error.into());
     }
-    let is_complete = report.failed.is_empty()
+    let is_complete = linked.count() == 0
+        && report.failed.is_empty()
         && report.sessions.iter().all(|it| it.not_pulled.is_empty() && it.is_verified);
     Ok(u8::from(!is_complete))
 }
@@ -140,6 +146,10 @@ fn wanted(ids: &[String], inventory: &Inventory, target: &Target) -> Result<Want
             true => vec![id],
             false => known.iter().copied().filter(|known| known.starts_with(id)).collect(),
         };
+        if found.is_empty() && inventory.linked.iter().any(|linked| linked == id) {
+            let message = format!("{shown} at {} is a symlink, which is not followed", target.name);
+            return Err(CliError::failed(message).with_hint("put the folder itself there"));
+        }
         let (name, list) = (&target.name, format!("`nono remote show {}` lists them", target.name));
         let [session] = found.as_slice() else {
             let error = match found.len() {

@@ -1,6 +1,7 @@
 //! `nono push`: snapshots become archives at a remote.
 
 use std::iter;
+use std::path::Path;
 
 use clap::Args;
 use jiff::Timestamp;
@@ -20,11 +21,12 @@ use crate::config::is_remote_name;
 use crate::path_text::Shown;
 use crate::progress::Progress;
 use crate::remote::{
-    PushFailure, PushOutcome, PushRequest, PushedSnapshot, RemoteError, forget_failure, note_begin,
-    note_failure, push, snapshots_to_push, unpushed,
+    Address, PushFailure, PushOutcome, PushRequest, PushedSnapshot, RemoteError, forget_failure,
+    note_begin, note_failure, push, snapshots_to_push, unpushed,
 };
 use crate::session::{CatalogError, Purpose, SnapshotId};
 use crate::snapshot::SessionDir;
+use crate::sys;
 
 /// Arguments of `nono push`.
 #[derive(Debug, Args)]
@@ -179,6 +181,7 @@ fn push_to(
         };
         ids.iter().map(find).collect::<Result<_, CliError>>()?
     };
+    refuse_store(&target.address, catalog.root())?;
     let place = target.open(true)?;
     let bar = Bar::new(context, "pushing");
     place.clear_leftovers(&*bar)?;
@@ -221,6 +224,23 @@ fn push_to(
     }
     bar.finish();
     Ok(report)
+}
+
+/// Refuses a directory in the store: the folder of a session there is the session itself, and goes
+/// with it.
+fn refuse_store(address: &Address, root: &Path) -> Result<(), CliError> {
+    let Address::Directory(path) = address else { return Ok(()) };
+    let (place, root) = (sys::real_or_future_path(path), sys::real_or_future_path(root));
+    if !place.starts_with(&root) {
+        return Ok(());
+    }
+    let message = format!(
+        "{} is in the store {}: archives there would go with their sessions",
+        Shown::path(path),
+        Shown::path(&root)
+    );
+    Err(CliError::failed(message)
+        .with_hint("push to a directory of its own, on another disk if there is one"))
 }
 
 fn tell(report: &Report, context: &Context) {

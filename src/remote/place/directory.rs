@@ -7,7 +7,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::{Backend, Source, Stored};
-use crate::archive::ArchiveName;
+use crate::archive::{ArchiveId, ArchiveName};
 use crate::path_text::Shown;
 use crate::progress::Progress;
 use crate::remote::error::RemoteError;
@@ -35,7 +35,13 @@ impl Directory {
                     Err(error) if error.is_gone() => return Err(missing()),
                     opened => opened?,
                 };
-                parent.make_dir(name.as_encoded_bytes(), 0o700)?;
+                match parent.make_dir(name.as_encoded_bytes(), 0o700) {
+                    // Another pusher may have been faster.
+                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                        return Err(error.into());
+                    }
+                    _ => {}
+                }
                 Ok(Self { root: Dir::open(path)? })
             }
             Err(error) if error.is_gone() => Err(missing()),
@@ -84,6 +90,37 @@ impl Directory {
         Ok(())
     }
 
+    /// A folder that holds an archive, or is to get one.
+    fn open_folder(&self, key: &str, folder: &str) -> Result<Dir, RemoteError> {
+        let error = match self.root.open_dir(folder.as_bytes()) {
+            Ok(dir) => return Ok(dir),
+            Err(error) => error,
+        };
+        let reason = match self.root.try_stat(folder.as_bytes())?.map(|stat| stat.kind) {
+            Some(FileKind::Symlink) => "is a symlink, which is not followed",
+            Some(FileKind::Directory) | None => return Err(error.into()),
+            Some(_) => "is no directory",
+        };
+        Err(RemoteError::Failed {
+            operation: "store",
+            object: key.to_owned(),
+            place: Shown::path(self.root.path()).to_string(),
+            reason: format!("{folder} there {reason}"),
+        })
+    }
+
+    /// Whether a symlink leads to a folder with archives, or to nothing: its disk may be away.
+    fn leads_to_session(&self, name: &str) -> bool {
+        let is_archive = |file: &[u8]| {
+            let file = str::from_utf8(file).map(|file| format!("{name}/{file}"));
+            file.is_ok_and(|key| key.parse::<ArchiveName>().is_ok())
+        };
+        match Dir::open(&self.path_of(name)).and_then(|dir| dir.names()) {
+            Ok(names) => names.iter().any(|entry| is_archive(&entry.name)),
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        }
+    }
+
     /// The folders, by name.
     fn folders(&self) -> Result<Vec<String>, RemoteError> {
         let mut folders = Vec::new();
@@ -117,6 +154,21 @@ impl Backend for Directory {
         Ok(stored)
     }
 
+    fn linked(&self) -> Result<Vec<String>, RemoteError> {
+        let mut linked = Vec::new();
+        for entry in self.root.open_beneath(b"")?.names()? {
+            let Ok(name) = str::from_utf8(&entry.name) else { continue };
+            let stat = self.root.try_stat(name.as_bytes())?;
+            if stat.is_some_and(|stat| stat.kind == FileKind::Symlink)
+                && ArchiveId::new(name, 0).is_ok()
+                && self.leads_to_session(name)
+            {
+                linked.push(name.to_owned());
+            }
+        }
+        Ok(linked)
+    }
+
     fn put_new(
         &self,
         key: &str,
@@ -128,7 +180,7 @@ impl Backend for Directory {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error.into()),
             _ => {}
         }
-        let dir = self.root.open_dir(folder.as_bytes())?;
+        let dir = self.open_folder(key, folder)?;
         if dir.try_stat(name.as_bytes())?.is_some() {
             return Ok(None);
         }

@@ -43,6 +43,10 @@ impl std::fmt::Debug for Place {
 trait Backend: Send + Sync {
     fn list(&self, folder: &str, progress: &dyn Progress) -> Result<Vec<Stored>, RemoteError>;
 
+    fn linked(&self) -> Result<Vec<String>, RemoteError> {
+        Ok(Vec::new())
+    }
+
     fn put_new(
         &self,
         key: &str,
@@ -89,6 +93,16 @@ impl Place {
         let mut stored = self.backend.list(folder, progress)?;
         stored.sort_by(|a, b| a.key.cmp(&b.key));
         Ok(stored)
+    }
+
+    /// Folders of sessions that are symlinks, sorted. Nothing in them is part of the place.
+    ///
+    /// # Errors
+    /// When the place cannot be read.
+    pub fn linked(&self) -> Result<Vec<String>, RemoteError> {
+        let mut linked = self.backend.linked()?;
+        linked.sort();
+        Ok(linked)
     }
 
     /// Stores what `source` writes under a name that is free, and returns the number of bytes. It

@@ -1,11 +1,14 @@
 //! Machines that go on with one session, and what others put at a place.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
 use std::time::{Duration, SystemTime};
 
 use super::{Travel, archives};
-use crate::fixture::Finished;
+use crate::fixture::{Finished, finished};
+use crate::held::Held;
 
 /// Another store, which has pulled the session.
 struct Other<'a> {
@@ -39,6 +42,209 @@ fn stored(travel: &Travel, place: &Path) -> Vec<(String, Vec<u8>)> {
         (name, bytes)
     };
     archives(place, &travel.session).into_iter().map(read).collect()
+}
+
+/// A session of which two stores have two histories after snapshot 0. No remote has any but the
+/// first.
+fn two_histories(ours: usize, theirs: usize) -> Travel {
+    let travel = Travel::with(1, 20, 1);
+    travel.plain_directory("seed");
+    travel.push("seed");
+    let other = Other::pulls(&travel, "seed");
+    for number in 0..theirs {
+        other.goes_on(&format!("theirs{number}"));
+    }
+    for number in 1..=ours {
+        travel.change(number, 1, 20);
+        travel.snapshot();
+    }
+    travel
+}
+
+fn other(travel: &Travel) -> Other<'_> {
+    Other { travel, root: travel.fixture.path("other").to_str().unwrap().to_owned() }
+}
+
+/// Everything below a directory, with the bytes of files.
+fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![dir.to_owned()];
+    while let Some(dir) = open.pop() {
+        for entry in fs::read_dir(&dir).unwrap() {
+            let path = entry.unwrap().path();
+            match fs::symlink_metadata(&path).unwrap().is_dir() {
+                true => open.push(path),
+                false => drop(found.insert(path.clone(), fs::read(&path).unwrap_or_default())),
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn a_delta_of_another_history_is_never_added_to_a_session() {
+    let travel = two_histories(1, 3);
+    let (ours, theirs) = (travel.plain_directory("ours"), travel.plain_directory("theirs"));
+    let (session, other) = (&travel.session, other(&travel));
+    travel.push("ours");
+    other.nono(&["push", "theirs", session]).success();
+    // Somebody merges the folders of two remotes.
+    for name in ["2-delta-1.tar.zst", "3-delta-2.tar.zst"] {
+        fs::copy(theirs.join(session).join(name), ours.join(session).join(name)).unwrap();
+    }
+    let store = travel.fixture.store();
+    let before = contents(&store.join(session));
+    assert!(before.len() > 3, "{before:?}");
+    let roots = travel.roots(&store);
+    let delta = ours.join(session).join("2-delta-1.tar.zst");
+    let full = travel.fixture.path("full.tar.zst");
+    let full = full.to_str().unwrap();
+    other.nono(&["archive", "create", &format!("{session}/3"), "-o", full, "--full"]).success();
+    let words = "snapshot 2 in the archive does not follow the snapshot 1 here";
+    for (command, words) in [
+        (&["pull", "ours", "--all"][..], words),
+        (&["pull", "ours", session], words),
+        (&["pull", "ours", &format!("{session}/2")], words),
+        (&["pull", "ours", &format!("{session}/3")], words),
+        (&["archive", "import", delta.to_str().unwrap()], words),
+        (&["archive", "import", full], "its snapshot 1 is not the one in the archive"),
+    ] {
+        let refused = travel.nono(command);
+        assert!(refused.stderr.contains("`--root DIR`"), "{command:?}: {}", refused.stderr);
+        refused.fails(1, words);
+        assert!(contents(&store.join(session)) == before, "{command:?} changed the session");
+    }
+    travel.nono(&["rollback", "verify", session]).success();
+    travel.nono(&["rollback", "cleanup", "--yes"]).success();
+    // A store that has nothing of it gets the snapshots that are a chain.
+    let is_chain = |name: &str| {
+        let root = travel.fixture.path(name);
+        let pulled = travel.pull("ours", &root, session);
+        assert_eq!(pulled.code, 1, "{}", pulled.stderr);
+        let report = pulled.json();
+        assert_eq!(report["sessions"][0]["snapshots"], serde_json::json!([0, 1]), "{report:#}");
+        let not_pulled = report["sessions"][0]["not_pulled"].as_array().unwrap();
+        let numbers: Vec<_> = not_pulled.iter().map(|it| it["snapshot"].as_u64()).collect();
+        assert_eq!(numbers, [Some(2), Some(3)], "{report:#}");
+        assert_eq!(travel.roots(&root), roots);
+        travel.nono(&["--root", root.to_str().unwrap(), "rollback", "verify", session]).success();
+    };
+    is_chain("delta");
+    fs::remove_file(ours.join(session).join("3-delta-2.tar.zst")).unwrap();
+    fs::copy(full, ours.join(session).join("3-full.tar.zst")).unwrap();
+    is_chain("full");
+    // One archive of several is enough, wherever the others come from.
+    for name in ["2-delta-1.tar.zst", "3-full.tar.zst"] {
+        fs::remove_file(ours.join(session).join(name)).unwrap();
+    }
+    travel.snapshot();
+    travel.push("ours");
+    other.nono(&["archive", "create", &format!("{session}/1"), "-o", full, "--full", "--force"]);
+    fs::copy(full, ours.join(session).join("1-full.tar.zst")).unwrap();
+    travel.arrives_whole("ours", "beside");
+}
+
+/// Lets a push of the other store go on until it stores an archive of which the name begins so.
+fn held_push(travel: &Travel, root: &Path, place: &Path, name: &str) -> (Child, Held) {
+    let root = root.to_str().unwrap();
+    let push = ["--root", root, "push", place.to_str().unwrap(), &travel.session, "--plaintext"];
+    let mut command = travel.command(&push);
+    let held = Held::at(&format!("name={name}"), ":hold", &travel.fixture, &mut command);
+    let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    (piped.spawn().unwrap(), held)
+}
+
+/// The place verifies, all of it arrives in an empty store, and there a push that said so has
+/// stored its history.
+fn nobody_lied(travel: &Travel, place: &Path, pushes: &[(&Path, &Finished)]) {
+    let at = place.to_str().unwrap();
+    let said = |done: &Finished| format!("{}: {}", done.code, done.stderr);
+    let said: Vec<_> = pushes.iter().map(|(_, done)| said(done)).collect();
+    let listed = archives(place, &travel.session);
+    let verified = travel.nono(&["remote", "verify", at]);
+    assert_eq!(verified.code, 0, "{listed:?} {said:#?}\n{}{}", verified.stdout, verified.stderr);
+    let root = travel.fixture.path("arrived");
+    let _ = fs::remove_dir_all(&root);
+    let pull = ["--root", root.to_str().unwrap(), "pull", at, "--all"];
+    let pulled = travel.nono(&pull);
+    assert_eq!(pulled.code, 0, "{listed:?} {said:#?}\n{}", pulled.stderr);
+    let arrived = travel.roots(&root);
+    for (store, done) in pushes {
+        match done.code {
+            0 => assert_eq!(arrived, travel.roots(store), "{listed:?} {said:#?}"),
+            _ => assert!(done.stderr.contains("goes on differently at"), "{said:#?}"),
+        }
+    }
+}
+
+#[test]
+fn of_two_pushers_with_two_histories_one_is_refused_whenever_the_other_one_comes() {
+    let travel = two_histories(3, 4);
+    let (ours, theirs) = (travel.fixture.store(), travel.fixture.path("other"));
+    for (at, name) in ["0-full", "1-delta-0", "2-delta-1", "4-delta-3"].into_iter().enumerate() {
+        let place = travel.fixture.path(&format!("place{at}"));
+        let (pusher, held) = held_push(&travel, &theirs, &place, name);
+        let waiting = held.wait();
+        let push = ["push", place.to_str().unwrap(), &travel.session, "--plaintext"];
+        let first = travel.nono(&push);
+        drop(waiting);
+        let second = finished(pusher.wait_with_output().unwrap());
+        nobody_lied(&travel, &place, &[(&ours, &first), (&theirs, &second)]);
+        // The one of which snapshot 1 came first.
+        let codes = if at < 2 { (0, 1) } else { (1, 0) };
+        assert_eq!((first.code, second.code), codes, "{name}: {}{}", first.stderr, second.stderr);
+    }
+}
+
+#[test]
+fn of_two_pushers_one_takes_a_full_archive_back_where_the_other_one_has_a_delta() {
+    for is_full_held in [true, false] {
+        let travel = two_histories(0, 2);
+        // Nearly all files are others.
+        travel.change(1, 20, 20);
+        travel.snapshot();
+        travel.change(2, 1, 20);
+        travel.snapshot();
+        let (full, deltas) = (travel.fixture.store(), travel.fixture.path("other"));
+        let place = travel.fixture.path("place");
+        let (slow, fast, name) = match is_full_held {
+            true => (&full, &deltas, "1-full"),
+            false => (&deltas, &full, "1-delta-0"),
+        };
+        let (pusher, held) = held_push(&travel, slow, &place, name);
+        let waiting = held.wait();
+        let push = ["push", place.to_str().unwrap(), &travel.session, "--plaintext"];
+        let root = fast.to_str().unwrap();
+        let first = travel.nono(&[&["--root", root], &push[..]].concat()).success();
+        drop(waiting);
+        let second = finished(pusher.wait_with_output().unwrap());
+        assert_eq!(second.code, 1, "{}", second.stderr);
+        let listed = archives(&place, &travel.session);
+        assert_eq!(listed.len(), 3, "{listed:?}");
+        nobody_lied(&travel, &place, &[(fast, &first), (slow, &second)]);
+    }
+}
+
+#[test]
+fn two_pushers_with_two_histories_at_once_make_no_mixture() {
+    let travel = two_histories(3, 3);
+    travel.change(1, 20, 20);
+    travel.snapshot();
+    let (ours, theirs) = (travel.fixture.store(), travel.fixture.path("other"));
+    for round in 0..12 {
+        let place = travel.fixture.path(&format!("place{round}"));
+        let at = place.to_str().unwrap();
+        let begin = |root: &Path| {
+            let root = root.to_str().unwrap();
+            let push = ["--root", root, "push", at, &travel.session, "--plaintext"];
+            let mut command = travel.command(&push);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let pushers = [begin(&ours), begin(&theirs)];
+        let [first, second] = pushers.map(|pusher| finished(pusher.wait_with_output().unwrap()));
+        nobody_lied(&travel, &place, &[(&ours, &first), (&theirs, &second)]);
+        assert!(first.code + second.code > 0, "both say that they stored another history");
+    }
 }
 
 #[test]
@@ -103,6 +309,22 @@ fn another_history_is_told_whatever_the_encryption_and_where_nothing_but_a_bucke
         pushed.fails(1, "its snapshot 2 there is not the one here");
         // A machine with the same history finds it there.
         travel.push(remote);
+    }
+}
+
+#[test]
+fn a_place_in_the_store_is_refused() {
+    let travel = Travel::with(1, 3, 0);
+    let store = travel.fixture.store();
+    let before = contents(&store.join(&travel.session));
+    let link = travel.fixture.path("link");
+    std::os::unix::fs::symlink(&store, &link).unwrap();
+    let new = store.join("new");
+    for place in [store.clone(), store.join(&travel.session), link, new.clone()] {
+        let push = ["push", place.to_str().unwrap(), &travel.session, "--plaintext"];
+        travel.nono(&push).fails(1, "archives there would go with their sessions");
+        assert!(!new.exists());
+        assert!(contents(&store.join(&travel.session)) == before);
     }
 }
 

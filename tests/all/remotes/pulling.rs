@@ -139,6 +139,52 @@ fn what_has_the_name_of_an_archive_and_is_no_file_is_named_and_never_read() {
 }
 
 #[test]
+fn a_folder_of_a_session_that_is_a_symlink_is_named_and_never_followed() {
+    let travel = Travel::with(2, 5, 1);
+    let place = travel.directory("disk");
+    travel.push("disk");
+    let session = &travel.session;
+    let (folder, aside) = (place.join(session), travel.fixture.path("aside"));
+    fs::rename(&folder, &aside).unwrap();
+    // What others keep there is none of nono's.
+    fs::create_dir(travel.fixture.path("pictures")).unwrap();
+    std::os::unix::fs::symlink(travel.fixture.path("pictures"), place.join("photos")).unwrap();
+    travel.verify("disk").success();
+    for target in [&aside, &travel.fixture.path("away")] {
+        std::os::unix::fs::symlink(target, &folder).unwrap();
+        let shown = travel.nono(&["remote", "show", "disk", "--json"]).success().json();
+        assert_eq!(shown["linked"], serde_json::json!([session]), "{shown:#}");
+        let shown = travel.nono(&["remote", "show", "disk"]).success();
+        let words = format!("a symlink, which is not followed: {session}");
+        assert!(shown.stdout.contains(&words), "{}", shown.stdout);
+        let verified = travel.verify("disk");
+        assert_eq!(verified.json()["linked"], serde_json::json!([session]));
+        verified.fails(1, "");
+        let identity = ["--identity", travel.identity()];
+        for ids in [&[][..], &[session.as_str()]] {
+            let verify = [&["remote", "verify", "disk"], ids, &identity].concat();
+            let verified = travel.nono(&verify);
+            assert!(verified.stdout.contains("not followed: not read"), "{}", verified.stdout);
+            verified.fails(1, "");
+        }
+        let root = travel.fixture.path("here");
+        for what in ["--all", session] {
+            travel.pull("disk", &root, what).fails(1, "is a symlink, which is not followed");
+            assert!(!root.join(session).exists());
+        }
+        let before = fs::read_dir(&aside).unwrap().count();
+        let pushed = travel.nono(&["push", "disk", session]);
+        assert!(pushed.stderr.contains("not pushed: cannot store"), "{}", pushed.stderr);
+        pushed.fails(1, &format!("{session} there is a symlink, which is not followed"));
+        assert_eq!(fs::read_dir(&aside).unwrap().count(), before);
+        fs::remove_file(&folder).unwrap();
+    }
+    fs::rename(&aside, &folder).unwrap();
+    travel.verify("disk").success();
+    travel.arrives_whole("disk", "arrived");
+}
+
+#[test]
 fn a_snapshot_that_came_to_a_session_of_this_machine_gives_no_file_privileges_unasked() {
     let travel = Travel::with(1, 5, 0);
     travel.plain_directory("disk");

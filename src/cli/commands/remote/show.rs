@@ -40,6 +40,8 @@ struct Report {
     foreign: Vec<String>,
     /// Archives that are not encrypted, where those of the remote are. Nobody reads them.
     unencrypted: Vec<String>,
+    /// Folders of sessions that are symlinks. Nobody follows them.
+    linked: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -78,6 +80,7 @@ pub(in crate::cli) fn run(args: &ShowArgs, context: &Context) -> Outcome {
         cut_off: inventory.cut_off.iter().map(ToString::to_string).collect(),
         foreign: inventory.foreign,
         unencrypted: inventory.unencrypted,
+        linked: inventory.linked,
     };
     if args.json {
         context.json(&report)?;
@@ -138,6 +141,10 @@ fn print(report: &Report, context: &Context) -> std::io::Result<()> {
     for key in &report.unencrypted {
         let key = Shown::bytes(key.as_bytes());
         writeln!(out, "{YELLOW}not encrypted, so none of this remote's{YELLOW:#}: {key}")?;
+    }
+    for id in &report.linked {
+        let id = Shown::bytes(id.as_bytes());
+        writeln!(out, "{YELLOW}a symlink, which is not followed{YELLOW:#}: {id}")?;
     }
     for key in &report.foreign {
         writeln!(out, "no archive: {}", Shown::bytes(key.as_bytes()))?;

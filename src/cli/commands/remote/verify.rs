@@ -48,6 +48,8 @@ struct Report {
     foreign: Vec<String>,
     /// Archives that are not encrypted, where those of the remote are. They are not read.
     unencrypted: Vec<String>,
+    /// Folders of sessions that are symlinks. They are not read.
+    linked: Vec<String>,
 }
 
 pub(in crate::cli) fn run(args: &VerifyArgs, context: &Context) -> Outcome {
@@ -56,7 +58,9 @@ pub(in crate::cli) fn run(args: &VerifyArgs, context: &Context) -> Outcome {
     let place = target.open(false)?;
     let bar = Bar::new(context, "verifying the remote");
     let mut inventory = target.inventory(&place, &*bar)?;
-    if let Some(id) = args.ids.iter().find(|id| !inventory.sessions.contains_key(*id)) {
+    let is_there =
+        |id: &String| inventory.sessions.contains_key(id) || inventory.linked.contains(id);
+    if let Some(id) = args.ids.iter().find(|id| !is_there(id)) {
         let id = Shown::bytes(id.as_bytes());
         return Err(CliError::failed(format!("the remote has no session {id}")));
     }
@@ -76,7 +80,10 @@ pub(in crate::cli) fn run(args: &VerifyArgs, context: &Context) -> Outcome {
     let cut_off = inventory.cut_off.iter().filter(|name| is_asked(&name.id.session().to_owned()));
     report.problems.extend(cut_off.map(RemoteProblem::cut_off));
     report.unencrypted = inventory.unencrypted;
-    report.ok = report.problems.is_empty() && report.unencrypted.is_empty();
+    report.linked = inventory.linked;
+    report.linked.retain(is_asked);
+    let is_all_read = report.unencrypted.is_empty() && report.linked.is_empty();
+    report.ok = report.problems.is_empty() && is_all_read;
     report.foreign = inventory.foreign;
     if args.json {
         context.json(&report)?;
@@ -107,6 +114,10 @@ fn print(report: &Report, context: &Context) -> std::io::Result<()> {
             out,
             "{RED}{key}{RED:#}: not encrypted, so it is none of this remote's: not read"
         )?;
+    }
+    for id in &report.linked {
+        let id = Shown::bytes(id.as_bytes());
+        writeln!(out, "{RED}{id}{RED:#}: a symlink, which is not followed: not read")?;
     }
     for key in &report.foreign {
         writeln!(out, "no archive: {}", Shown::bytes(key.as_bytes()))?;
