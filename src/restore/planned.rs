@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::check_selection::check_selection;
-use super::conflicts::{self, AllConflicts, OverwrittenEdit};
+use super::conflicts::{self, AllConflicts, OverwrittenEdit, RepositoryConflict};
 use super::places::Places;
 use super::plan::{self, RestorePlan, Skipped};
 use super::repositories::Repositories;
@@ -108,6 +108,11 @@ impl SnapshotManager {
         if let (true, Some(last)) = (options.is_undo && has_later_changes, last) {
             let (before, after) = (&target.merkle_root, &last.merkle_root);
             left.extend(repositories.unchanged_between(source, before, after)?);
+            // They stay, whatever else is staged in them now.
+            conflicts.repositories.retain(|conflict| {
+                conflict.repository != Some(RepositoryConflict::Staged)
+                    || !left.contains(&bytes_of(&conflict.path))
+            });
             if !conflicts.is_empty() {
                 spared = conflicts::take_foreign(&mut conflicts, source, before, after)?;
                 left.extend(spared.iter().map(|path| bytes_of(path)));
