@@ -81,7 +81,12 @@ impl SnapshotManager {
         let chain = &states.chain;
         let last = conflicts::last_ordinary(chain);
         let metadata = self.session().metadata()?;
-        let undone = match options.is_undo {
+        let is_guarded = options.is_undo
+            && matches!(metadata.origin, SessionOrigin::Snapshot | SessionOrigin::Agent)
+            && last.is_some_and(|last| last.number != target.number);
+        let has_later_changes = metadata.ended.is_some() || is_guarded || options.takes_back;
+        // Of a state alone, all that is different is meant, each time.
+        let undone = match options.is_undo && has_later_changes {
             true => undone_before(&metadata, chain, target, &repositories),
             false => HashSet::new(),
         };
@@ -90,10 +95,6 @@ impl SnapshotManager {
             let is_meant = |path: &[u8]| !undone.contains(path);
             plan.narrow(|_, _| true, |path, _| is_meant(path), &undone);
         }
-        let is_guarded = options.is_undo
-            && matches!(metadata.origin, SessionOrigin::Snapshot | SessionOrigin::Agent)
-            && last.is_some_and(|last| last.number != target.number);
-        let has_later_changes = metadata.ended.is_some() || is_guarded || options.takes_back;
         let mut conflicts = if has_later_changes {
             let mut paths = conflicts::conflicts(source, chain, current_root, &plan)?;
             let repositories =

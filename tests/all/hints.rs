@@ -152,3 +152,19 @@ fn what_is_offered_names_the_store_as_the_command_did() {
     let told = crate::fixture::finished(command.env("NONO_ROOT", store).output().unwrap());
     assert!(!told.success().stderr.contains("--root"), "a variable was repeated as a flag");
 }
+
+#[test]
+fn a_command_that_names_what_it_may_not_read_is_told_how_it_may() {
+    let fixture = Fixture::new();
+    let script = fixture.path("home/outside.sh");
+    std::fs::write(&script, "exit 3").unwrap();
+    let script = script.to_str().unwrap();
+    let run = |flags: &[&str]| {
+        fixture.nono(&[&["run", "--rollback"], flags, &["--", "sh", script]].concat())
+    };
+    let refused = run(&[]);
+    assert_ne!(refused.code, 0);
+    assert!(refused.says(&format!("--read {script}")), "{}", refused.stderr);
+    let granted = run(&["--read", script]).fails(3, "session");
+    assert!(!granted.says("outside of what"), "{}", granted.stderr);
+}

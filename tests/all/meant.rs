@@ -435,3 +435,17 @@ fn an_undo_that_can_do_nothing_fails() {
     fixture.nono(&["undo", "--yes", "--keep-newer"]).fails(1, "can be undone now");
     assert_eq!(text(&fixture, "f").unwrap(), "mine");
 }
+
+#[test]
+fn an_undo_to_a_snapshot_by_hand_means_the_file_each_time() {
+    let fixture = Fixture::new();
+    fixture.write("f", "0");
+    fixture.write("g", "0");
+    fixture.nono(&["snapshot"]).success();
+    fixture.write("g", "mine");
+    for content in ["1", "2"] {
+        fixture.write("f", content);
+        fixture.nono(&["undo", "--yes", "f"]).success();
+        assert_eq!([text(&fixture, "f").unwrap(), text(&fixture, "g").unwrap()], ["0", "mine"]);
+    }
+}

@@ -211,6 +211,24 @@ fn differences_are_shown_in_the_pager_in_colour() {
 }
 
 #[test]
+fn the_commits_of_a_repository_are_its_difference() {
+    let fixture = Fixture::new();
+    fixture.write("f", "1");
+    let git = "git -c user.name=n -c user.email=n@example.org";
+    let init = format!("git init -qb main; git add f; {git} commit -qm one");
+    let place = fixture.project();
+    let made = std::process::Command::new("sh").args(["-ec", &init]).current_dir(place).status();
+    assert!(made.unwrap().success());
+    let terminal = review_of(&fixture, "PAGER=cat", &format!("echo 2 > f; {git} commit -qam two"));
+    terminal.keys(&["d"]);
+    terminal.wait_for("# the command made 1 commit on main");
+    assert!(!terminal.screen().contains("linked to other names"), "{}", terminal.screen());
+    terminal.keys(&["Enter"]);
+    terminal.wait_for("Enter keep everything");
+    end(&terminal, &["q"]);
+}
+
+#[test]
 fn the_usual_pager_and_none_at_all_work_too() {
     let fixture = fixture();
     fixture.write("name\u{1b}[31m", "x");

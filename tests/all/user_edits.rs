@@ -389,23 +389,26 @@ fn an_edit_of_the_user_that_the_agent_destroyed_is_named_with_the_way_to_it() {
     agent.shell("echo 1 > agents");
     agent.turn_end();
     fixture.write("b", "mine");
+    fixture.write("own", "mine");
     // The user takes this back by hand: nobody destroyed it.
     fixture.write("c", "mine");
     agent.prompt("two");
-    agent.shell("git checkout -q b");
+    agent.shell("git checkout -q b; rm own");
     agent.turn_end();
     fixture.write("c", "0");
     agent.prompt("three");
     agent.shell("echo 2 > agents");
     agent.end();
     let planned = fixture.nono(&["undo", "--dry-run", "--json"]).success().json();
-    assert_eq!(named(&fixture, &planned, "overwritten"), ["b"], "{planned}");
+    assert_eq!(named(&fixture, &planned, "overwritten"), ["b", "own"], "{planned}");
     let undone = undo(&fixture, &[]).success();
     assert_eq!(text(&fixture, "agents").unwrap(), "0");
-    let way = undone.stderr.lines().find(|line| line.contains("nono rollback restore")).unwrap();
-    let words: Vec<_> = way.split("nono ").nth(1).unwrap().split_whitespace().collect();
-    fixture.nono(&words).success();
-    assert_eq!([text(&fixture, "b").unwrap(), text(&fixture, "c").unwrap()], ["mine", "0"]);
+    for way in undone.stderr.lines().filter(|line| line.contains("bring it back: ")) {
+        let words: Vec<_> = way.rsplit("nono ").next().unwrap().split_whitespace().collect();
+        fixture.nono(&words).success();
+    }
+    let state = ["b", "own", "c"].map(|name| text(&fixture, name).unwrap());
+    assert_eq!(state, ["mine", "mine", "0"]);
 }
 
 #[test]

@@ -172,6 +172,9 @@ impl Job<'_> {
                 Shown::path(&path)
             ));
         }
+        if supervised.as_ref().is_ok_and(|ended| ended.code != 0) {
+            grants.say_what_is_outside(&args.command, context);
+        }
         // A failing command names its own reason: the kernel reports a denial to nobody else.
         supervised.map_err(|error| not_started(&args.command[0], &error))
     }

@@ -5,6 +5,7 @@
 
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::{Arc, mpsc};
 
@@ -12,8 +13,10 @@ use super::screen::Screen;
 use crate::cli::error::CliError;
 use crate::cli::pager;
 use crate::cli::render::{DiffOptions, RenderError, write_patch};
+use crate::cli::repositories::{Repositories, Told};
 use crate::cli::supervise;
 use crate::diff::{Change, Difference, Lookup};
+use crate::git;
 use crate::object::{ContentHash, RootTree};
 use crate::store::{StoreError, read_root_tree};
 use crate::sys;
@@ -27,6 +30,8 @@ pub(super) struct Differ<'a> {
     options: &'a DiffOptions<'a>,
     old: RootTree,
     new: RootTree,
+    /// Merkle roots of both.
+    roots: [ContentHash; 2],
 }
 
 impl<'a> Differ<'a> {
@@ -35,14 +40,27 @@ impl<'a> Differ<'a> {
         old: &ContentHash,
         new: &ContentHash,
     ) -> Result<Self, StoreError> {
+        let roots = [*old, *new];
         let old = read_root_tree(options.store, old)?;
         let new = read_root_tree(options.store, new)?;
-        Ok(Self { options, old, new })
+        Ok(Self { options, old, new, roots })
     }
 
     /// How differences are shown in the pager.
     pub(super) fn options(&self) -> &DiffOptions<'a> {
         self.options
+    }
+
+    /// Writes what HEAD and the refs of a git directory did: it is one change as a whole.
+    fn write_repository(&self, out: &mut dyn Write, git_dir: &Path) -> Result<(), RenderError> {
+        let inside = [git_dir.join("HEAD").into_os_string().into_encoded_bytes()];
+        let [old, new] = &self.roots;
+        let found = git::repositories(self.options.store, old, new, inside)?;
+        let repositories = Repositories::restored(&found, self.options.roots);
+        for line in repositories.said(Told::Done) {
+            writeln!(out, "# {line}")?;
+        }
+        Ok(())
     }
 
     /// Writes a patch of these changes.
@@ -66,6 +84,10 @@ impl<'a> Differ<'a> {
                 let (old, new) = (old.find(path)?.map(Arc::new), new.find(path)?.map(Arc::new));
                 let path = path.to_vec();
                 let mut found = Difference { path, old, new, is_relinked: false };
+                if change.is_directory && found.change_type().is_none() {
+                    self.write_repository(out, &change.path)?;
+                    continue;
+                }
                 // It is a change, so if it is no other it is this one.
                 found.is_relinked = found.change_type().is_none();
                 differences.push(found);
