@@ -22,6 +22,7 @@ mod journal;
 mod make;
 mod narrow;
 mod outcome;
+#[cfg(feature = "cli")]
 mod own_edits;
 mod owners;
 mod packed;
