@@ -136,7 +136,7 @@ pub(super) fn report_lost(lost: &[Lost], context: &Context) {
     }
 }
 
-/// `not recorded and gone: /p/big.iso`, or `changed, and no snapshot holds what it was: /p/closed/`.
+/// `not recorded and gone: /p/big.iso`, or `changed, and no snapshot holds what it was: /p/shut/`.
 pub(super) fn told(lost: &Lost) -> String {
     let slash = if lost.is_directory { "/" } else { "" };
     let (what, path) = (lost.what, Shown::path(&lost.path));

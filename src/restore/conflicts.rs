@@ -81,8 +81,8 @@ pub enum RepositoryConflict {
         /// Their moves since.
         moves: Vec<Move>,
     },
-    /// HEAD and the refs are as they were left, and what is staged is not: `git add` stored contents
-    /// that no other file may have.
+    /// HEAD and the refs are as they were left, and the index stages something else: `git add` stored
+    /// contents that no other file may have.
     Staged,
     /// A lock says that git works there at this moment.
     AtWork {

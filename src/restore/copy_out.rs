@@ -59,7 +59,7 @@ pub struct CopyReport {
     pub written_bytes: u64,
     /// Those of them that took the place of something, of which nothing is kept.
     pub overwritten_count: u64,
-    /// The paths that are not in the copy, or not as recorded, and why. Paths are those of the copy.
+    /// The paths that are not in the copy, or not as recorded, and why; as they are in the copy.
     pub skipped: Vec<Skipped>,
     /// The owners that only root could have set. They do not make a copy incomplete.
     pub owners_left: OwnersLeft,
@@ -291,8 +291,8 @@ impl CopyOut<'_> {
         self.report.skipped.push(Skipped { path, reason: reason.to_owned() });
     }
 
-    /// Notes what a path of the copy did not get. Whose a copy is, its user decides: only root finds
-    /// an owner missing.
+    /// Notes what a path of the copy did not get. A copy belongs to its user, so only root finds an
+    /// owner missing.
     fn note_denied(&mut self, path: &Path, mut denied: Vec<Denied>) {
         if !self.is_root {
             let left = &mut self.report.owners_left;

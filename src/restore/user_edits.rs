@@ -330,15 +330,21 @@ impl UserEdits {
         let target_root = read_root_tree(source, &target.merkle_root)?;
         let mut then = Lookup::new(source, &target_root);
         let mut found = Vec::new();
+        let mut by_step: BTreeMap<u64, Vec<&Vec<u8>>> = BTreeMap::new();
         for (path, touched) in lost {
-            let step = touched.edit.step;
+            by_step.entry(touched.edit.step).or_default().push(path);
+        }
+        for (step, paths) in by_step {
             let edited = chain.iter().find(|loaded| loaded.manifest.number == step);
             let Some(edited) = edited else { continue };
             let root = read_root_tree(source, &edited.manifest.merkle_root)?;
-            let edit = Lookup::new(source, &root).find(path)?.map(|state| state.node);
-            let has_contents = matches!(edit, Some(Node::File { .. } | Node::Symlink { .. }));
-            if has_contents && edit != then.find(path)?.map(|state| state.node) {
-                found.push(OverwrittenEdit { path: to_path(path).to_owned(), step });
+            let mut edited = Lookup::new(source, &root);
+            for path in paths {
+                let edit = edited.find(path)?.map(|state| state.node);
+                let has_contents = matches!(edit, Some(Node::File { .. } | Node::Symlink { .. }));
+                if has_contents && edit != then.find(path)?.map(|state| state.node) {
+                    found.push(OverwrittenEdit { path: to_path(path).to_owned(), step });
+                }
             }
         }
         found.sort_by(|a, b| a.path.cmp(&b.path));

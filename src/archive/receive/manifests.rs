@@ -26,12 +26,12 @@ struct Place {
     link: Link,
 }
 
-/// What ties a manifest to others.
+/// The hashes and the origin of a manifest, which tie it to others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Link {
     /// SHA-256 of its bytes.
     pub(super) hash: ContentHash,
-    /// That of the manifest before it.
+    /// SHA-256 of the manifest before it, as it says.
     pub(super) parent_hash: Option<ContentHash>,
     /// The number of the snapshot in whose archive it came.
     pub(super) from: u64,
@@ -76,7 +76,7 @@ impl Manifests {
         Ok(Some(bytes))
     }
 
-    /// What ties a manifest to others, if it came.
+    /// The link of a manifest, if it came.
     pub(super) fn link(&self, number: u64) -> Option<Link> {
         self.places.get(&number).map(|place| place.link)
     }

@@ -82,7 +82,7 @@ fn recover(
 ) -> Result<Option<RecoveryReport>, CliError> {
     let manager = SnapshotManager::open(session.path())?;
     let own: Vec<PathBuf> = manager.roots().iter().map(|root| root.path.clone()).collect();
-    // No run begins meanwhile. Where no mark can be made, as on a full disk, it is done all the same.
+    // No run begins meanwhile. Without a mark, as on a full disk, the work is done all the same.
     let root = session.path().parent();
     let _mark = root.and_then(|root| RestoreMark::set(root, &own).ok());
     roots.extend(own);

@@ -272,7 +272,6 @@ fn named_sessions(sessions: &[String], context: &Context) -> String {
     }
 }
 
-/// Says what stays because the undone session, or its agent, did not change it.
 /// Names what the agent destroyed of the user's work, with the way to it.
 pub(in crate::cli) fn say_overwritten(report: &RestoreReport, context: &Context) {
     const NAMED: usize = 3;
@@ -288,10 +287,12 @@ pub(in crate::cli) fn say_overwritten(report: &RestoreReport, context: &Context)
     }
     let more = report.overwritten.len().saturating_sub(NAMED);
     if more > 0 {
-        context.warn(format_args!("{more} more edits of yours were overwritten (--json)"));
+        let edits = if more == 1 { "edit of yours was" } else { "edits of yours were" };
+        context.warn(format_args!("{more} more {edits} overwritten (--json)"));
     }
 }
 
+/// Says what stays because the undone session, or its agent, did not change it.
 fn say_spared(spared: &[PathBuf], roots: &[PathBuf], context: &Context) {
     const WHAT: &str = "changed by you or others, and not by the session, so it stays:";
     say_paths(WHAT, spared, roots, context);
