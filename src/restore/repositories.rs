@@ -335,28 +335,21 @@ fn staging(
     }
 }
 
-/// Whether the indexes of a git directory in two snapshots surely stage something else.
-fn stages_another(
+/// What the index at a path stages in a snapshot; `None` if that cannot be told, as where its
+/// contents are damaged.
+fn staged_in(
     source: &dyn ObjectSource,
-    before: &ContentHash,
-    after: &ContentHash,
-    git_dir: &[u8],
-) -> Result<bool, StoreError> {
-    let index = [git_dir, b"/", INDEX].concat();
-    let node = |root: &ContentHash| -> Result<_, StoreError> {
-        let root = read_root_tree(source, root)?;
-        Ok(Lookup::new(source, &root).find(&index)?.map(|index| index.node))
-    };
-    let after = node(after)?;
-    let after = match staging(source, after.clone()) {
+    root: &ContentHash,
+    index: &[u8],
+) -> Result<Option<ContentHash>, StoreError> {
+    let root = read_root_tree(source, root)?;
+    let node = Lookup::new(source, &root).find(index)?.map(|index| index.node);
+    match staging(source, node.clone()) {
         // A plan for the present state stores no contents.
-        Err(StoreError::Missing { .. }) => staging_on_disk(&index, after.as_ref()),
-        staged => staged?,
-    };
-    Ok(match (staging(source, node(before)?)?, after) {
-        (Some(before), Some(after)) => before != after,
-        _ => false,
-    })
+        Err(StoreError::Missing { .. }) => Ok(staging_on_disk(index, node.as_ref())),
+        Err(error) if error.is_damage() => Ok(None),
+        staged => staged,
+    }
 }
 
 /// What an index on the disk stages, if it still is the captured one.
@@ -387,6 +380,8 @@ fn moved_on(
     let path = to_path(git_dir);
     let state = |root: &ContentHash| GitState::in_snapshot(source, root, path);
     let now = state(current_root)?;
+    let index = [git_dir, b"/", INDEX].concat();
+    let staged_now = staged_in(source, current_root, &index)?;
     let mut base = None;
     let mut is_known = false;
     let restored = conflicts::restored(chain).map(|(_, target)| &target.merkle_root);
@@ -394,7 +389,9 @@ fn moved_on(
         // A path that an earlier restore left alone is as it was before that restore.
         base = state(root)?;
         if is_same(base.as_ref(), now.as_ref()) {
-            if !stages_another(source, root, current_root, git_dir)? {
+            let staged = staged_in(source, root, &index)?;
+            // Only what surely is something else is somebody's work.
+            if staged.is_none() || staged_now.is_none() || staged == staged_now {
                 return Ok(None);
             }
             is_known = true;
