@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use nono::container::restore::{
+use nono_container::restore::{
     Direction, Extent, HealthCheck, Job, RestoreError, RestoreOptions, RestoreReport, ResumeReport,
     Safety, Way, clean_all, interrupted, plan, restore, resume,
 };
-use nono::container::{
+use nono_container::{
     self, ContainerError, ContainerHistory, ContainerPolicy, ContainerRecord, Docker, Endpoint,
     LocalStorage, Picked, RemovalReport, SnapshotOptions, Trigger, Watcher,
 };

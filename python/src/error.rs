@@ -2,17 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use nono::browse::BrowseError;
-use nono::container::ContainerError;
-use nono::container::restore::RestoreError as ContainerRestoreError;
-use nono::path_text::Shown;
-use nono::repair::RepairError;
-use nono::restore::{self, RestoreError};
-use nono::session::RecordError;
-use nono::snapshot::{CaptureError, ManifestError, SnapshotError, TrackedPathError};
-use nono::store::StoreError;
-use nono::sys;
-use nono::verify::VerifyError;
+use nono_container::ContainerError;
+use nono_container::restore::RestoreError as ContainerRestoreError;
+use nono_engine::browse::BrowseError;
+use nono_engine::path_text::Shown;
+use nono_engine::repair::RepairError;
+use nono_engine::restore::{self, RestoreError};
+use nono_engine::session::RecordError;
+use nono_engine::snapshot::{CaptureError, ManifestError, SnapshotError, TrackedPathError};
+use nono_engine::store::StoreError;
+use nono_engine::sys;
+use nono_engine::verify::VerifyError;
 use nono_mount::MountError;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};

@@ -1,6 +1,6 @@
 //! `ExclusionConfig`: the left-out paths.
 
-use nono::walk::{self, Filter};
+use nono_engine::walk::{self, Filter};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 

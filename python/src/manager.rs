@@ -4,11 +4,11 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use nono::browse::Scope;
-use nono::repair::{RepairOptions, repair_session};
-use nono::restore::{CopyOptions, OnConflict, Recovery, RestoreOptions};
-use nono::snapshot::{self, Budget, ManifestError};
-use nono::verify::{VerifyOptions, verify_session};
+use nono_engine::browse::Scope;
+use nono_engine::repair::{RepairOptions, repair_session};
+use nono_engine::restore::{CopyOptions, OnConflict, Recovery, RestoreOptions};
+use nono_engine::snapshot::{self, Budget, ManifestError};
+use nono_engine::verify::{VerifyOptions, verify_session};
 use parking_lot::Mutex;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -518,6 +518,6 @@ fn end_session(
 pub(crate) fn new_session_dir(py: Python<'_>, root: Option<PathArg>) -> PyResult<OsString> {
     let root = store_root(py, root)?;
     quick(py, "new_session_dir", &root, || {
-        Ok(nono::session::new_session_dir(&root)?.into_os_string())
+        Ok(nono_engine::session::new_session_dir(&root)?.into_os_string())
     })
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use jiff::fmt::temporal::DateTimePrinter;
 use jiff::tz::Offset;
-use nono::snapshot;
+use nono_engine::snapshot;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use jiff::Timestamp;
-use nono::path_text::{decode, encode};
-use nono::snapshot;
+use nono_engine::path_text::{decode, encode};
+use nono_engine::snapshot;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};

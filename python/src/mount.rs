@@ -3,9 +3,9 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use nono::browse::{Scope, StoreTree, check_place};
-use nono::path_text::Shown;
-use nono::sys::Dir;
+use nono_engine::browse::{Scope, StoreTree, check_place};
+use nono_engine::path_text::Shown;
+use nono_engine::sys::Dir;
 use nono_mount::{MountError, MountOptions, Unmounter};
 use parking_lot::Mutex;
 use pyo3::prelude::*;

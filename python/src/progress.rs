@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use nono::progress::{self, Amount, Stage};
+use nono_engine::progress::{self, Amount, Stage};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyBool;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-use nono::restore::{self, RecoveryOutcome};
+use nono_engine::restore::{self, RecoveryOutcome};
 use pyo3::prelude::*;
 
 use crate::restoring::skipped;

@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use nono::repair::{self, Source};
-use nono::verify;
+use nono_engine::repair::{self, Source};
+use nono_engine::verify;
 use pyo3::prelude::*;
 
 use crate::report::VerifyReport;

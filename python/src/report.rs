@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use nono::object;
-use nono::verify;
+use nono_engine::object;
+use nono_engine::verify;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 

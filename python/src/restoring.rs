@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use nono::diff::{ChangeType, Lost};
-use nono::restore::{self, CopyReport, KeepBefore, OnConflict, RestoreOptions, Selection, Skipped};
+use nono_engine::diff::{ChangeType, Lost};
+use nono_engine::restore::{
+    self, CopyReport, KeepBefore, OnConflict, RestoreOptions, Selection, Skipped,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;

@@ -4,8 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
 
-use nono::diff::{self, ChangeType};
-use nono::{object, snapshot};
+use nono_engine::diff::{self, ChangeType};
+use nono_engine::{object, snapshot};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 

@@ -29,7 +29,7 @@ else:
 
 class Call:
     """A call of a method of a manager. `fail_point` is where the engine stops or dies, if it was built
-    with such points; see `src/sys/fail_point.rs`.
+    with such points; see `engine/src/sys/fail_point.rs`.
     """
 
     def __init__(

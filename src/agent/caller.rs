@@ -6,7 +6,7 @@
 //! last.
 
 use super::state::AgentState;
-use crate::snapshot::{AgentSession, MAX_STEP_TITLE_BYTES, Step, StepKind, StepPrompt};
+use nono_engine::snapshot::{AgentSession, MAX_STEP_TITLE_BYTES, Step, StepKind, StepPrompt};
 
 /// Whoever calls a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]

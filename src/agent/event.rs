@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{background, title};
-use crate::snapshot::{MAX_STEP_NAME_BYTES, MAX_STEP_PROMPT_BYTES};
+use nono_engine::snapshot::{MAX_STEP_NAME_BYTES, MAX_STEP_PROMPT_BYTES};
 
 /// A coding agent whose hooks are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -299,7 +299,7 @@ mod optional_path {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     #[derive(Serialize, Deserialize)]
-    struct Item(#[serde(with = "crate::path_text::serde_path")] PathBuf);
+    struct Item(#[serde(with = "nono_engine::path_text::serde_path")] PathBuf);
 
     pub(super) fn serialize<S: Serializer>(
         path: &Option<PathBuf>,

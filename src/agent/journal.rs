@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::recorder::RecordStepError;
 use super::spool::AGENTS;
-use crate::manifest::is_false;
-use crate::sys::{self, Dir};
+use nono_engine::manifest::is_false;
+use nono_engine::sys::{self, Dir};
 
 /// The log is started anew when it is longer than this, in bytes.
 const MAX_BYTES: u64 = 1 << 16;

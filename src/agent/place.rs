@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::sys::{self, Dir};
+use nono_engine::sys::{self, Dir};
 
 /// The directory that is recorded for an agent that works in `cwd`: the top of its git work tree,
 /// else `cwd` itself. Never `/`, the home directory, or one above it: `None` where nothing else is

@@ -10,13 +10,13 @@ use super::event::Event;
 use super::place::project_of;
 use super::spool::Kept;
 use super::state::{Action, AgentState};
-use crate::path_text::Shown;
-use crate::progress::NoProgress;
-use crate::session::{Catalog, CatalogError, RecordError, RecordRequest, Recording};
-use crate::snapshot::{
+use nono_engine::path_text::Shown;
+use nono_engine::progress::NoProgress;
+use nono_engine::session::{Catalog, CatalogError, RecordError, RecordRequest, Recording};
+use nono_engine::snapshot::{
     AgentSession, ManifestError, SessionDir, SnapshotError, SnapshotManager, Step,
 };
-use crate::sys;
+use nono_engine::sys;
 
 /// Why a step is not recorded.
 #[derive(Debug, thiserror::Error)]
@@ -189,9 +189,9 @@ pub fn record_actions(
 fn set_ended(manager: &SnapshotManager, ended: Option<Timestamp>) -> Result<(), RecordStepError> {
     let metadata = manager.session().metadata()?;
     // A run ends with its command.
-    let is_agents = metadata.origin == crate::snapshot::SessionOrigin::Agent;
+    let is_agents = metadata.origin == nono_engine::snapshot::SessionOrigin::Agent;
     if is_agents && metadata.ended.is_some() != ended.is_some() {
-        let metadata = crate::snapshot::SessionMetadata { ended, ..metadata };
+        let metadata = nono_engine::snapshot::SessionMetadata { ended, ..metadata };
         manager.save_session_metadata(&metadata)?;
     }
     Ok(())

@@ -21,9 +21,9 @@ use serde::{Deserialize, Serialize};
 
 use super::event::Event;
 use super::state::AgentState;
-use crate::object::ContentHash;
-use crate::snapshot::AgentSession;
-use crate::sys::{self, Dir, FileLock};
+use nono_engine::object::ContentHash;
+use nono_engine::snapshot::AgentSession;
+use nono_engine::sys::{self, Dir, FileLock};
 
 /// Name of the directory in the root directory of a store. Hidden, so it is no session.
 pub(super) const AGENTS: &str = ".agents";

@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::event::{Call, Event, EventKind, own_tool};
-use crate::snapshot::{Step, StepKind, StepPrompt};
+use nono_engine::snapshot::{Step, StepKind, StepPrompt};
 
 /// So many calls are kept as being at work; more are forgotten from the oldest on.
 const MOST_RUNNING: usize = 64;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::snapshot::MAX_STEP_TITLE_BYTES;
+use nono_engine::snapshot::MAX_STEP_TITLE_BYTES;
 
 /// Fields of an input that say what a call is about, the best first.
 const TELLING: [&str; 15] = [

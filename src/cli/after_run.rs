@@ -12,9 +12,9 @@ use super::args::surroundings;
 use super::context::Context;
 use super::sealing::Target;
 use crate::config::{FlagSettings, Settings};
-use crate::path_text::Shown;
-use crate::remote::{PushFailure, forget_failure, push_failures};
-use crate::sys;
+use nono_archive::remote::{PushFailure, forget_failure, push_failures};
+use nono_engine::path_text::Shown;
+use nono_engine::sys;
 
 /// More sessions are not named in a command.
 const MOST_NAMED: usize = 5;

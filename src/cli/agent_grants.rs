@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use super::context::Context;
 use crate::agent::Client;
 use crate::config::FoundProfile;
-use crate::sys::{self, Dir};
+use nono_engine::sys::{self, Dir};
 
 /// Turns off the walls of Codex, which cannot stand inside of ours.
 const CODEX_FLAGS: [&str; 3] = ["--dangerously-bypass-approvals-and-sandbox", "--yolo", CODEX_OPEN];

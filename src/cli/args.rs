@@ -13,10 +13,10 @@ use super::keeper;
 use super::output::{GLOBAL, OutputArgs};
 use super::render::project_name;
 use crate::config::{FlagSettings, Origin, Profile, Settings, Surroundings};
-use crate::session::Catalog;
-use crate::store::Compression;
-use crate::sys;
-use crate::walk::{ExclusionConfig, GitDirectories, Ignored};
+use nono_engine::session::Catalog;
+use nono_engine::store::Compression;
+use nono_engine::sys;
+use nono_engine::walk::{ExclusionConfig, GitDirectories, Ignored};
 
 /// Undo for AI agents, and for anything else that changes many files.
 ///

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use super::args::home_dir;
 use super::error::CliError;
-use crate::path_text::Shown;
-use crate::sys;
+use nono_engine::path_text::Shown;
+use nono_engine::sys;
 
 /// Marks the process in the background. Only ever set by [`start`].
 pub(super) const MARK: &str = "NONO_IN_BACKGROUND";

@@ -18,11 +18,11 @@ use serde::{Deserialize, Serialize};
 use super::commands::snapshot::SnapshotReport;
 use super::error::CliError;
 use crate::agent::{AgentState, EventKind, SpooledEvent, record_actions};
-use crate::path_text::Shown;
 use crate::sandbox::is_inside;
-use crate::session::{Recording, check_label};
-use crate::snapshot::{AgentSession, Step, StepKind};
-use crate::sys;
+use nono_engine::path_text::Shown;
+use nono_engine::session::{Recording, check_label};
+use nono_engine::snapshot::{AgentSession, Step, StepKind};
+use nono_engine::sys;
 
 /// Name of the socket, in the directory of the command's temporary files.
 pub(super) const SOCKET_NAME: &str = "nono.sock";

@@ -12,8 +12,8 @@ use std::time::Duration;
 use gix_hash::ObjectId;
 use gix_object::{CommitRefIter, Find, Kind};
 
-use crate::git::Oid;
-use crate::sys;
+use nono_engine::git::Oid;
+use nono_engine::sys;
 
 /// So many commits are looked at; then "more than" has to do.
 const MOST: usize = 10_000;

@@ -21,15 +21,15 @@ use super::args::{StoreArgs, surroundings};
 use super::commands::list::command;
 use super::examples;
 use super::render::relative_time;
-use crate::byte_path;
 use crate::config::ProfileLibrary;
-use crate::diff::Lookup;
-use crate::history::{forms_of, recorded_form};
-use crate::object::Node;
-use crate::session::{Catalog, Purpose, SessionSummary, SnapshotId};
-use crate::snapshot::{Recency, SessionDir};
-use crate::store::{read_root_tree, read_tree};
-use crate::sys;
+use nono_engine::byte_path;
+use nono_engine::diff::Lookup;
+use nono_engine::history::{forms_of, recorded_form};
+use nono_engine::object::Node;
+use nono_engine::session::{Catalog, Purpose, SessionSummary, SnapshotId};
+use nono_engine::snapshot::{Recency, SessionDir};
+use nono_engine::store::{read_root_tree, read_tree};
+use nono_engine::sys;
 
 /// Says which shell asks.
 pub(super) const VARIABLE: &str = "NONO_COMPLETE";
@@ -246,7 +246,7 @@ fn list(session: &SessionDir, number: u64, current: &OsStr) -> Option<Vec<Vec<u8
     let Node::Directory { tree } = state.node else { return None };
     let tree = read_tree(&store, &tree).ok()?;
     let fits = tree.entries().iter().filter(|entry| entry.name.starts_with(beginning));
-    let typed_on = |entry: &crate::object::TreeEntry| {
+    let typed_on = |entry: &nono_engine::object::TreeEntry| {
         let is_dir = matches!(entry.node, Node::Directory { .. });
         let path = byte_path::join(typed_dir.strip_suffix(b"/").unwrap_or(typed_dir), &entry.name);
         let path = if typed_dir == b"/" { [b"/", &*entry.name].concat() } else { path };

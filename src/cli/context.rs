@@ -12,7 +12,7 @@ use super::error::CliError;
 use super::output::OutputArgs;
 use super::pager::Pager;
 use super::shell_word::shell_word;
-use crate::path_text::moves_text;
+use nono_engine::path_text::moves_text;
 
 /// Owns stdout and stderr.
 #[derive(Debug)]

@@ -10,18 +10,18 @@ use super::render::{RenderError, relative_time};
 use super::shell_word::shell_word;
 use crate::agent::SpoolError;
 use crate::config::ConfigError;
-use crate::history::HistoryError;
-use crate::import::ImportSessionError;
-use crate::path_text::Shown;
 #[cfg(feature = "archive")]
-use crate::remote::{AddressError, RemoteError};
-use crate::repair::RepairError;
-use crate::restore::RestoreError;
-use crate::session::{CatalogError, Moved, RecordError, SessionSummary};
-use crate::snapshot::{CaptureError, ManifestError, SnapshotError, TrackedPathError};
-use crate::store::StoreError;
-use crate::sys;
-use crate::verify::VerifyError;
+use nono_archive::remote::{AddressError, RemoteError};
+use nono_engine::history::HistoryError;
+use nono_engine::import::ImportSessionError;
+use nono_engine::path_text::Shown;
+use nono_engine::repair::RepairError;
+use nono_engine::restore::RestoreError;
+use nono_engine::session::{CatalogError, Moved, RecordError, SessionSummary};
+use nono_engine::snapshot::{CaptureError, ManifestError, SnapshotError, TrackedPathError};
+use nono_engine::store::StoreError;
+use nono_engine::sys;
+use nono_engine::verify::VerifyError;
 
 /// Exit code of a program that Ctrl-C ended.
 const STOPPED: u8 = 130;
@@ -177,7 +177,7 @@ impl From<SnapshotError> for CliError {
             SnapshotError::Capture(CaptureError::Cancelled) => Self::stopped(error.to_string()),
             SnapshotError::NoBaseline { session } => Self::failed(format!(
                 "session {} has no snapshot: its first one was never completed",
-                crate::path_text::Shown::path(session)
+                nono_engine::path_text::Shown::path(session)
             )),
             SnapshotError::TrackedPath(TrackedPathError::ContainsStore { .. }) => failed
                 .with_hint("track the project alone, or keep the store elsewhere with --root DIR"),
@@ -208,11 +208,11 @@ impl From<SnapshotError> for CliError {
 }
 
 #[cfg(feature = "archive")]
-impl From<crate::archive::ArchiveError> for CliError {
-    fn from(error: crate::archive::ArchiveError) -> Self {
+impl From<nono_archive::ArchiveError> for CliError {
+    fn from(error: nono_archive::ArchiveError) -> Self {
         match error {
-            crate::archive::ArchiveError::Cancelled => Self::stopped("stopped"),
-            crate::archive::ArchiveError::Snapshot(error) => error.into(),
+            nono_archive::ArchiveError::Cancelled => Self::stopped("stopped"),
+            nono_archive::ArchiveError::Snapshot(error) => error.into(),
             other => Self::failed(other.to_string()),
         }
     }

@@ -15,7 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::sys::{self, Dir, FileKind};
+use nono_engine::sys::{self, Dir, FileKind};
 
 /// Settings of this length are no settings.
 const MAX_BYTES: u64 = 1 << 20;

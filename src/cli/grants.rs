@@ -24,10 +24,10 @@ use crate::config::{
     ConfigError, FoundProfile, NetworkGrant, Profile, ProfileSource, Surroundings, config_dir,
     expand,
 };
-use crate::path_text::Shown;
 use crate::sandbox::{Network, Policy, Support};
-use crate::session::Catalog;
-use crate::sys;
+use nono_engine::path_text::Shown;
+use nono_engine::session::Catalog;
+use nono_engine::sys;
 
 /// The grant arguments.
 #[derive(Debug, Clone, Args)]

@@ -15,8 +15,8 @@ use super::checkpoints::SOCKET_VARIABLE;
 use super::commands::archive::ArchiveCommand;
 use super::error::CliError;
 use crate::sandbox::is_inside;
-use crate::session::Catalog;
-use crate::sys::{self, Dir, TempFile};
+use nono_engine::session::Catalog;
+use nono_engine::sys::{self, Dir, TempFile};
 
 /// The use that a command makes of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use super::keeper::{Keeper, Namespaces, NotStarted, Plan, THIS_PROGRAM};
 use super::scratch::{LeftBehind, Scratch};
 use super::ssh_config;
 use crate::sandbox::{Policy, Room, View, is_inside, outermost};
-use crate::sys;
+use nono_engine::sys;
 
 /// Where programs keep what they share.
 const SHARED_TEMPORARY: &str = "/tmp";

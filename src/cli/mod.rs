@@ -58,8 +58,8 @@ use args::{Arguments, Command, Helper, Rollback, StoreArgs};
 use context::Context;
 
 use crate::config::Origin;
-use crate::sys;
 pub use error::CliError;
+use nono_engine::sys;
 
 /// The result of a command: the exit code.
 type Outcome = Result<u8, CliError>;

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use super::context::Context;
 use super::error::CliError;
-use crate::history::{Damaged, Objects, Origin, Version};
-use crate::session::{Catalog, SessionSummary};
-use crate::snapshot::{SessionDir, StepEntry};
+use nono_engine::history::{Damaged, Objects, Origin, Version};
+use nono_engine::session::{Catalog, SessionSummary};
+use nono_engine::snapshot::{SessionDir, StepEntry};
 
 /// Sessions that are asked, oldest id first, and their objects.
 pub(super) struct Past {
@@ -56,7 +56,7 @@ impl Past {
             return None;
         }
         let session = self.sessions.iter().find(|session| session.id() == place.session_id)?;
-        let steps = crate::session::steps(session).ok()?;
+        let steps = nono_engine::session::steps(session).ok()?;
         steps.into_iter().find(|step| step.number == place.number)
     }
 
@@ -64,7 +64,7 @@ impl Past {
     pub(super) fn newest(&self) -> Option<&SessionDir> {
         let now = jiff::Timestamp::now();
         let recency = |summary: &SessionSummary| {
-            crate::snapshot::Recency::new(summary.started, summary.session_id.as_str(), now)
+            nono_engine::snapshot::Recency::new(summary.started, summary.session_id.as_str(), now)
         };
         let recorded = self.summaries.iter().filter(|summary| !summary.received);
         let newest = recorded.max_by_key(|summary| recency(summary))?;

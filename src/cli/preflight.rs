@@ -10,14 +10,14 @@ use std::path::Path;
 
 use super::context::Context;
 use super::render::byte_size;
-use crate::layout;
-use crate::path_text::Shown;
-use crate::progress::Amount;
-use crate::session::RecordRequest;
-use crate::snapshot::{NotCapturedReason, SnapshotManifest, TrackedRoot, resolve_roots};
-use crate::stat_cache::has_cache;
-use crate::sys::Dir;
-use crate::walk::{BEYOND_GIT_LIMIT, Estimate, Filter, estimate, names_a_limit, well_known};
+use nono_engine::layout;
+use nono_engine::path_text::Shown;
+use nono_engine::progress::Amount;
+use nono_engine::session::RecordRequest;
+use nono_engine::snapshot::{NotCapturedReason, SnapshotManifest, TrackedRoot, resolve_roots};
+use nono_engine::stat_cache::has_cache;
+use nono_engine::sys::Dir;
+use nono_engine::walk::{BEYOND_GIT_LIMIT, Estimate, Filter, estimate, names_a_limit, well_known};
 
 /// The time of a first recording: measured on two processors, everything in memory. A disk that has
 /// to be read is slower.

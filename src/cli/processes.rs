@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, RawPid};
 
-use crate::sys::{self, Dir};
+use nono_engine::sys::{self, Dir};
 
 /// Longer files of `/proc` are cut.
 const MAX_PROC_BYTES: u64 = 1 << 16;

@@ -16,8 +16,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::context::Context;
 use super::signals::Taken;
-use crate::progress::{Amount, Progress, Stage};
-use crate::sys;
+use nono_engine::progress::{Amount, Progress, Stage};
+use nono_engine::sys;
 
 /// Shorter work shows nothing.
 const SILENT: Duration = Duration::from_millis(500);

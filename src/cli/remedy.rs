@@ -6,8 +6,8 @@ use super::args::surroundings;
 use super::error::CliError;
 use super::sealing::Target;
 use crate::config;
-use crate::progress::Progress;
-use crate::remote::Inventory;
+use nono_archive::remote::Inventory;
+use nono_engine::progress::Progress;
 
 /// Names of the remotes that have one of these snapshots of a session. A remote that does not
 /// answer has none.

@@ -19,15 +19,17 @@ use super::context::Context;
 use super::error::CliError;
 use super::render::byte_size;
 use crate::config::Settings;
-use crate::gc::{
+use nono_engine::gc::{
     CleanupOptions, CleanupPlan, StorageUsage, guess_usage, measure_usage, note_floor,
     pack_long_files, remove_snapshots, withdraw,
 };
-use crate::progress::NoProgress;
-use crate::session::{Catalog, Expired, Expiry, RetentionPolicy, SessionFacts, thinned_steps};
-use crate::snapshot::{RemovalReason, SessionDir, SessionOrigin};
-use crate::store::Compression;
-use crate::sys;
+use nono_engine::progress::NoProgress;
+use nono_engine::session::{
+    Catalog, Expired, Expiry, RetentionPolicy, SessionFacts, thinned_steps,
+};
+use nono_engine::snapshot::{RemovalReason, SessionDir, SessionOrigin};
+use nono_engine::store::Compression;
+use nono_engine::sys;
 
 /// So many withdrawn sessions are collected at once.
 const BATCH: usize = 8;

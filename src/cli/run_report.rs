@@ -14,12 +14,12 @@ use serde::Serialize;
 use super::context::Context;
 use super::error::CliError;
 use super::supervise::Leftover;
-use crate::diff::{ChangeSummary, Lost};
-use crate::object::ContentHash;
-use crate::path_text::{Shown, encode};
-use crate::session::Recorded;
-use crate::snapshot::NotCaptured;
-use crate::sys::{self, Dir, FileKind, TempFile};
+use nono_engine::diff::{ChangeSummary, Lost};
+use nono_engine::object::ContentHash;
+use nono_engine::path_text::{Shown, encode};
+use nono_engine::session::Recorded;
+use nono_engine::snapshot::NotCaptured;
+use nono_engine::sys::{self, Dir, FileKind, TempFile};
 
 /// How a run is reported to a program.
 #[derive(Debug, Clone, Default, Args)]

@@ -17,9 +17,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::error::CliError;
-use crate::byte_path;
-use crate::path_text::Shown;
-use crate::sys::{self, Dir, FileKind, FileLock};
+use nono_engine::byte_path;
+use nono_engine::path_text::Shown;
+use nono_engine::sys::{self, Dir, FileKind, FileLock};
 
 /// A name has so many random bytes, in hexadecimal digits.
 const NAME_BYTES: usize = 6;

@@ -7,12 +7,12 @@ use clap::Args;
 
 use super::args::surroundings;
 use super::error::CliError;
-use crate::archive::{Encryption, Identities, is_private_key};
 use crate::config::{self, NamedRemote, RemoteEncryption, is_remote_name};
-use crate::path_text::Shown;
-use crate::progress::Progress;
-use crate::remote::{Address, Inventory, Place, SessionArchives};
-use crate::sys;
+use nono_archive::remote::{Address, Inventory, Place, SessionArchives};
+use nono_archive::{Encryption, Identities, is_private_key};
+use nono_engine::path_text::Shown;
+use nono_engine::progress::Progress;
+use nono_engine::sys;
 
 /// A longer file with keys is not read, in bytes.
 const MAX_SECRET_BYTES: u64 = 1 << 20;
@@ -262,6 +262,6 @@ fn read_secret(path: &Path) -> Result<String, CliError> {
         .map_err(|_| CliError::failed(format!("{}: it is no text", Shown::path(path))))
 }
 
-fn unusable(path: &Path, error: &crate::archive::EncryptionError) -> CliError {
+fn unusable(path: &Path, error: &nono_archive::EncryptionError) -> CliError {
     CliError::failed(format!("{}: {error}", Shown::path(path)))
 }

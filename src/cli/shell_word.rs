@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::path_text::moves_text;
+use nono_engine::path_text::moves_text;
 
 /// The path as one word for a shell. `None` for one that no terminal can be shown as it is.
 pub(super) fn shell_word(path: &Path) -> Option<String> {

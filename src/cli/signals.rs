@@ -35,7 +35,7 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level::unregister;
 
 use super::error::CliError;
-use crate::sys;
+use nono_engine::sys;
 
 /// Signals that have another effect than their usual one as long as this lives.
 #[derive(Debug, Default)]

@@ -8,9 +8,9 @@
 use std::path::{Path, PathBuf};
 
 use super::error::CliError;
-use crate::path_text::to_path;
 use crate::sandbox::Room;
-use crate::sys::{self, Dir};
+use nono_engine::path_text::to_path;
+use nono_engine::sys::{self, Dir};
 
 /// The files that are included.
 const INCLUDED: &str = "/etc/ssh/ssh_config.d";

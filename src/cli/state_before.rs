@@ -6,8 +6,8 @@
 //! them. Contents are not read: that is what `nono rollback verify` is for.
 
 use super::error::CliError;
-use crate::restore::RestoreError;
-use crate::snapshot::{SessionDir, SnapshotManager};
+use nono_engine::restore::RestoreError;
+use nono_engine::snapshot::{SessionDir, SnapshotManager};
 
 /// Whether a restore of a snapshot finds what it begins with.
 pub(super) fn is_there(session: &SessionDir, number: u64) -> Result<(), RestoreError> {

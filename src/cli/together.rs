@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use super::args::named_project;
 use super::context::Context;
 use super::restoring::command;
-use crate::session::{Catalog, Recording, running_on, worked_meanwhile};
-use crate::snapshot::SessionDir;
+use nono_engine::session::{Catalog, Recording, running_on, worked_meanwhile};
+use nono_engine::snapshot::SessionDir;
 
 /// The known runs that work on the paths of a run.
 pub(super) struct Together {

@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use super::context::Context;
-use crate::diff::{self, Lookup, Lost};
-use crate::path_text::Shown;
-use crate::snapshot::{NotCaptured, NotCapturedReason, SnapshotManifest};
-use crate::store::{ObjectSource, StoreError, read_root_tree};
+use nono_engine::diff::{self, Lookup, Lost};
+use nono_engine::path_text::Shown;
+use nono_engine::snapshot::{NotCaptured, NotCapturedReason, SnapshotManifest};
+use nono_engine::store::{ObjectSource, StoreError, read_root_tree};
 
 /// So many paths are named one by one.
 const NAMED: usize = 10;

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use super::args::home_dir;
 use super::context::Context;
 use super::error::CliError;
-use crate::git::{LinkedWorktree, repository_above};
-use crate::path_text::Shown;
-use crate::sys;
+use nono_engine::git::{LinkedWorktree, repository_above};
+use nono_engine::path_text::Shown;
+use nono_engine::sys;
 
 /// The places that belong to the work and lie elsewhere. No path has a symlink.
 #[derive(Debug, Default)]

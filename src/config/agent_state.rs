@@ -7,8 +7,8 @@
 use std::path::{Path, PathBuf};
 
 use super::{ConfigError, Profile, Surroundings, expand};
-use crate::path_text::to_path;
-use crate::sys::{self, Dir, FileKind};
+use nono_engine::path_text::to_path;
+use nono_engine::sys::{self, Dir, FileKind};
 
 /// The parts of an agent's state that exist.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
-use crate::path_text::Shown;
-use crate::sys::{self, Dir};
+use nono_engine::path_text::Shown;
+use nono_engine::sys::{self, Dir};
 
 /// A larger configuration file is not read, in bytes.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;

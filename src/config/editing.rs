@@ -10,8 +10,8 @@ use toml_edit::{Array, DocumentMut, Item, Table, Value};
 use super::document::{self, ConfigError};
 use super::settings::{FILE_NAME, Settings};
 use super::{Surroundings, config_dir};
-use crate::path_text::Shown;
-use crate::sys::{self, Dir};
+use nono_engine::path_text::Shown;
+use nono_engine::sys::{self, Dir};
 
 /// Name of the table with the settings, and its older name.
 const TABLES: [&str; 2] = ["rollback", "undo"];

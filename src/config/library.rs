@@ -10,8 +10,8 @@ use super::document::{self, Document};
 use super::nearest::nearest;
 use super::profile::{Profile, ProfileTable};
 use super::{ConfigError, Surroundings, config_dir};
-use crate::path_text::serde_paths;
-use crate::sys::{self, Dir};
+use nono_engine::path_text::serde_paths;
+use nono_engine::sys::{self, Dir};
 
 /// Name and text of the profiles that are built in.
 const BUILT_IN: &[(&str, &str)] = &[
@@ -33,9 +33,9 @@ pub enum ProfileSource {
     /// Part of the program.
     BuiltIn,
     /// The user's, in the directory of the configuration.
-    User(#[serde(with = "crate::path_text::serde_path")] PathBuf),
+    User(#[serde(with = "nono_engine::path_text::serde_path")] PathBuf),
     /// A file that was named.
-    File(#[serde(with = "crate::path_text::serde_path")] PathBuf),
+    File(#[serde(with = "nono_engine::path_text::serde_path")] PathBuf),
 }
 
 /// A profile with everything that it inherits.

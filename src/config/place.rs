@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::ConfigError;
-use crate::sys;
+use nono_engine::sys;
 
 /// The environment in which paths and settings are looked up, so that tests need none of their own.
 pub struct Surroundings<'a> {

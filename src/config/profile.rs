@@ -14,7 +14,7 @@ use serde::{Serialize, Serializer};
 use super::ConfigError;
 use super::environment::{EnvironmentRules, EnvironmentTable};
 use super::strict::strict_table;
-use crate::walk::{ExclusionConfig, Filter};
+use nono_engine::walk::{ExclusionConfig, Filter};
 
 /// A profile, with everything that it inherits.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

@@ -14,7 +14,7 @@ use super::nearest::nearest;
 use super::settings::{ConfigTable, FILE_NAME};
 use super::strict::strict_table;
 use super::{ConfigFile, Surroundings, config_dir};
-use crate::path_text::{Shown, encode};
+use nono_engine::path_text::{Shown, encode};
 
 /// Name of the table with the tables.
 const TABLE: &str = "remotes";
@@ -37,7 +37,7 @@ pub enum RemoteEncryption {
     /// For these recipients: public keys of age or ssh. Reading takes one of their identities.
     Recipients(Vec<String>),
     /// By the passphrase in this file.
-    PassphraseFile(#[serde(with = "crate::path_text::serde_path")] PathBuf),
+    PassphraseFile(#[serde(with = "nono_engine::path_text::serde_path")] PathBuf),
     /// Not at all: the user said so.
     Plaintext,
 }

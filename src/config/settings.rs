@@ -17,10 +17,10 @@ use super::profile::RollbackRules;
 use super::remotes::RemoteTables;
 use super::strict::strict_table;
 use super::{ConfigError, Surroundings, config_dir};
-use crate::path_text::Shown;
-use crate::snapshot::Budget;
-use crate::store::Compression;
-use crate::walk::Ignored;
+use nono_engine::path_text::Shown;
+use nono_engine::snapshot::Budget;
+use nono_engine::store::Compression;
+use nono_engine::walk::Ignored;
 
 /// Name of the file.
 pub(super) const FILE_NAME: &str = "config.toml";

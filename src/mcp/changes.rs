@@ -7,14 +7,14 @@ use super::pages::{Window, answer, fitting, page, position};
 use super::states::{Named, Older, State};
 use super::workspace::is_in_git;
 use super::{Answer, ToolError, Workspace};
-use crate::byte_path;
 use crate::cli::render::{
     DiffOptions, Palette, RenderError, change_mark, summary_line, write_patch,
 };
-use crate::diff::{self, Change, ChangeSummary, Difference};
-use crate::path_text::Shown;
-use crate::snapshot::NotCapturedSet;
-use crate::store::EitherSource;
+use nono_engine::byte_path;
+use nono_engine::diff::{self, Change, ChangeSummary, Difference};
+use nono_engine::path_text::Shown;
+use nono_engine::snapshot::NotCapturedSet;
+use nono_engine::store::EitherSource;
 
 /// Most paths that a call may name.
 const MOST_PATHS: usize = 100;

@@ -1,12 +1,12 @@
 //! Why a tool has no answer. The text goes to a model, which may try again.
 
-use crate::history::HistoryError;
-use crate::path_text::Shown;
-use crate::restore::RestoreError;
-use crate::session::{CatalogError, RecordError};
-use crate::snapshot::{ManifestError, SnapshotError};
-use crate::store::StoreError;
-use crate::sys;
+use nono_engine::history::HistoryError;
+use nono_engine::path_text::Shown;
+use nono_engine::restore::RestoreError;
+use nono_engine::session::{CatalogError, RecordError};
+use nono_engine::snapshot::{ManifestError, SnapshotError};
+use nono_engine::store::StoreError;
+use nono_engine::sys;
 
 /// Why a tool has no answer.
 #[derive(Debug, thiserror::Error)]

@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use super::pages::{PAGE_BYTES, Window, answer, page, position};
 use super::workspace::is_in_git;
 use super::{Answer, ToolError, Workspace};
-use crate::diff::{EntryState, Lookup};
-use crate::history::{Found, Objects, find};
-use crate::object::{Node, TreeEntry};
-use crate::path_text::{Shown, encode};
-use crate::session::SessionSummary;
-use crate::snapshot::NotCapturedSet;
-use crate::store::{ObjectSource, read_root_tree, read_tree};
+use nono_engine::diff::{EntryState, Lookup};
+use nono_engine::history::{Found, Objects, find};
+use nono_engine::object::{Node, TreeEntry};
+use nono_engine::path_text::{Shown, encode};
+use nono_engine::session::SessionSummary;
+use nono_engine::snapshot::NotCapturedSet;
+use nono_engine::store::{ObjectSource, read_root_tree, read_tree};
 
 /// Larger files are described, in bytes: every byte is checked before one is shown.
 const MOST_FILE_BYTES: u64 = 16 << 20;

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::{Answer, ToolError};
-use crate::object::ContentHash;
+use nono_engine::object::ContentHash;
 
 /// Items on a page unless a number is asked for.
 const USUAL_ITEMS: usize = 50;

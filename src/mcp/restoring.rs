@@ -14,16 +14,18 @@ use super::pages::{answer, page};
 use super::workspace::is_in_git;
 use super::{Answer, CHECKPOINT, ToolError, Workspace};
 use crate::agent::{AgentState, Caller, Spool};
-use crate::byte_path;
 use crate::cli::render::{Palette, change_mark, summary_line};
-use crate::diff::Change;
-use crate::path_text::Shown;
-use crate::progress::NoProgress;
-use crate::restore::{Conflict, OnConflict, RestoreOptions, RestoreReport, Selection, Skipped};
-use crate::session::{
+use nono_engine::byte_path;
+use nono_engine::diff::Change;
+use nono_engine::path_text::Shown;
+use nono_engine::progress::NoProgress;
+use nono_engine::restore::{
+    Conflict, OnConflict, RestoreOptions, RestoreReport, Selection, Skipped,
+};
+use nono_engine::session::{
     RecordRequest, Recording, SessionStatus, SessionSummary, begin_restore, check_label, steps,
 };
-use crate::snapshot::{AgentSession, SessionOrigin, SnapshotManager, SnapshotRequest, Taken};
+use nono_engine::snapshot::{AgentSession, SessionOrigin, SnapshotManager, SnapshotRequest, Taken};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -170,7 +172,7 @@ impl Workspace {
         }
         let named = self.state(Some(&arguments.at))?;
         let number = named.recorded()?;
-        let paths = paths.iter().map(|path| PathBuf::from(crate::path_text::to_path(path)));
+        let paths = paths.iter().map(|path| PathBuf::from(nono_engine::path_text::to_path(path)));
         let options = RestoreOptions {
             on_conflict: match arguments.on_conflict {
                 Conflicts::Refuse => OnConflict::Refuse,

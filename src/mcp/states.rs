@@ -2,14 +2,14 @@
 
 use super::workspace::cut;
 use super::{ToolError, Workspace};
-use crate::session::CatalogError;
-use crate::snapshot::{LiveState, RemovedSnapshot, SnapshotManager, SnapshotManifest};
-use crate::store::ObjectSource;
+use nono_engine::session::CatalogError;
+use nono_engine::snapshot::{LiveState, RemovedSnapshot, SnapshotManager, SnapshotManifest};
+use nono_engine::store::ObjectSource;
 
 /// Words that name a state.
 const NOW: &str = "now";
 const BASELINE: &str = "baseline";
-pub(super) use crate::layout::LATEST;
+pub(super) use nono_engine::layout::LATEST;
 
 /// A session's state that an argument names.
 #[derive(Debug)]

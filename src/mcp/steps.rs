@@ -7,10 +7,10 @@ use super::pages::{answer, cursor, fitting, most_items, position};
 use super::workspace::cut;
 use super::{Answer, ToolError, Workspace};
 use crate::cli::render::{Palette, summary_line};
-use crate::diff::ChangeSummary;
-use crate::path_text::Shown;
-use crate::session::{SessionSummary, steps_of};
-use crate::snapshot::{SessionDir, SnapshotKind, StepEntry};
+use nono_engine::diff::ChangeSummary;
+use nono_engine::path_text::Shown;
+use nono_engine::session::{SessionSummary, steps_of};
+use nono_engine::snapshot::{SessionDir, SnapshotKind, StepEntry};
 
 /// So much of a prompt is shown, in characters.
 const PROMPT_CHARACTERS: usize = 200;

@@ -9,14 +9,14 @@ use jiff::Timestamp;
 use super::ToolError;
 use super::states::LATEST;
 use crate::agent::project_of;
-use crate::byte_path;
-use crate::history::PathGlob;
-use crate::path_text::{decode, encode, to_path};
-use crate::session::{Catalog, Place, Purpose, SessionSummary, newest, sessions_here};
-use crate::snapshot::{Budget, SessionDir};
-use crate::store::Compression;
-use crate::sys;
-use crate::walk::ExclusionConfig;
+use nono_engine::byte_path;
+use nono_engine::history::PathGlob;
+use nono_engine::path_text::{decode, encode, to_path};
+use nono_engine::session::{Catalog, Place, Purpose, SessionSummary, newest, sessions_here};
+use nono_engine::snapshot::{Budget, SessionDir};
+use nono_engine::store::Compression;
+use nono_engine::sys;
+use nono_engine::walk::ExclusionConfig;
 
 /// Longest path in bytes that is looked at.
 const MAX_PATH_BYTES: usize = 4096;
@@ -65,7 +65,7 @@ impl Workspace {
         policy: Policy,
     ) -> Result<Self, ToolError> {
         let project = project_of(directory, home).ok_or_else(|| {
-            let place = crate::path_text::Shown::path(directory);
+            let place = nono_engine::path_text::Shown::path(directory);
             ToolError::Refused(format!("{place} is no project of its own: nothing is shown of it"))
         })?;
         let mut hidden = GlobSetBuilder::new();
@@ -124,7 +124,7 @@ impl Workspace {
             }
         };
         let Some(found) = found else {
-            let project = crate::path_text::Shown::path(&self.project);
+            let project = nono_engine::path_text::Shown::path(&self.project);
             return Err(ToolError::Arguments(match id {
                 Some(id) => format!(
                     "{:?} is no session of {project}, or several; list_steps names them",

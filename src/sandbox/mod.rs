@@ -39,8 +39,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::path_text::serde_paths;
-use crate::sys;
+use nono_engine::path_text::serde_paths;
+use nono_engine::sys;
 
 pub use view::{NamespaceError, Room, View, outermost};
 pub use walls::{enforce, furnish, is_inside, separate};

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::path_text::{Shown, serde_path, serde_paths};
+use nono_engine::path_text::{Shown, serde_path, serde_paths};
 
 /// A mount namespace, described. All paths are absolute and have no symlink in them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

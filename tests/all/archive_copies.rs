@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, symlink};
 use std::process::{Command, Stdio};
 
-use nono::object::ContentHash;
+use nono_engine::object::ContentHash;
 
 use crate::fixture::{Fixture, noise};
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use nono::object::ContentHash;
+use nono_engine::object::ContentHash;
 use serde_json::Value;
 
 use crate::fixture::{Finished, Fixture};
@@ -637,7 +637,7 @@ fn a_session_whose_command_runs_here_gets_no_snapshot_from_an_archive() {
     let (root, session) = (desk.fixture.path("there"), desk.session.clone());
     desk.import("there", &["0.tar.zst"]).success();
     // As the supervisor of a run holds it.
-    let running = nono::snapshot::SessionDir::open(&root.join(&session)).unwrap();
+    let running = nono_engine::snapshot::SessionDir::open(&root.join(&session)).unwrap();
     let lock = running.lock_running().unwrap();
     desk.import("there", &["1.tar.zst"]).fails(1, "its command is still running here");
     assert_eq!(running.snapshot_numbers().unwrap(), [0]);
@@ -706,11 +706,11 @@ fn no_session_is_called_latest() {
 fn a_session_that_goes_on_with_more_paths_can_be_received() {
     let mut desk = Desk::new();
     let take = |paths: &[PathBuf]| {
-        let manager = nono::snapshot::SnapshotManager::new(
+        let manager = nono_engine::snapshot::SnapshotManager::new(
             &desk.fixture.store().join("20260101-000000-1"),
             paths,
-            nono::walk::ExclusionConfig::nothing(),
-            nono::snapshot::Budget::default(),
+            nono_engine::walk::ExclusionConfig::nothing(),
+            nono_engine::snapshot::Budget::default(),
         );
         let manager = manager.unwrap();
         match manager.session().snapshot_numbers().unwrap().len() {

@@ -10,7 +10,7 @@ use crate::not_run::not_run;
 use crate::observe::{assert_same, observe};
 
 fn object(fixture: &Fixture, bytes: &[u8]) -> PathBuf {
-    let hash = nono::object::ContentHash::of(bytes).hex();
+    let hash = nono_engine::object::ContentHash::of(bytes).hex();
     fixture.store().join("objects").join(&hash[..2]).join(&hash[2..])
 }
 
@@ -99,11 +99,11 @@ fn a_directory_in_which_names_are_replaced_all_the_time_gives_valid_trees() {
                 fs::rename(&temporary, project.join(format!("f{number}"))).unwrap();
             }
         });
-        let manager = nono::snapshot::SnapshotManager::new(
+        let manager = nono_engine::snapshot::SnapshotManager::new(
             &temp.path().join("session"),
             std::slice::from_ref(&project),
-            nono::walk::ExclusionConfig::nothing(),
-            nono::snapshot::Budget::default(),
+            nono_engine::walk::ExclusionConfig::nothing(),
+            nono_engine::snapshot::Budget::default(),
         )
         .unwrap();
         manager.create_baseline().unwrap();
@@ -111,9 +111,10 @@ fn a_directory_in_which_names_are_replaced_all_the_time_gives_valid_trees() {
             manager.create_incremental().unwrap();
         }
         is_done.store(true, std::sync::atomic::Ordering::Relaxed);
-        let options = nono::verify::VerifyOptions::default();
+        let options = nono_engine::verify::VerifyOptions::default();
         let report =
-            nono::verify::verify_session(manager.session(), manager.store(), &options).unwrap();
+            nono_engine::verify::verify_session(manager.session(), manager.store(), &options)
+                .unwrap();
         assert_eq!(report.problems, []);
     });
 }

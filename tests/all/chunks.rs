@@ -34,7 +34,7 @@ fn recorded() -> Option<(Fixture, Vec<u8>, String)> {
 }
 
 fn own_file(fixture: &Fixture, bytes: &[u8]) -> PathBuf {
-    let name = nono::object::ContentHash::of(bytes).hex();
+    let name = nono_engine::object::ContentHash::of(bytes).hex();
     fixture.store().join("objects").join(&name[..2]).join(&name[2..])
 }
 
@@ -292,7 +292,7 @@ fn the_documentation_puts_a_long_file_together_without_nono() {
         let mut python = std::process::Command::new("python3");
         assert!(python.args(["-c", program]).args(arguments).status().unwrap().success());
     }
-    let name = nono::object::ContentHash::of(&bytes).hex();
+    let name = nono_engine::object::ContentHash::of(&bytes).hex();
     assert!(fs::read(target.join(name)).unwrap() == bytes);
 }
 

@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use nono::session::new_session_dir;
-use nono::snapshot::{Budget, SnapshotManager};
-use nono::walk::ExclusionConfig;
+use nono_engine::session::new_session_dir;
+use nono_engine::snapshot::{Budget, SnapshotManager};
+use nono_engine::walk::ExclusionConfig;
 use serde_json::json;
 
 use crate::fixture::Fixture;

@@ -6,8 +6,8 @@ use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use nono::snapshot::{Budget, SnapshotManager};
-use nono::walk::ExclusionConfig;
+use nono_engine::snapshot::{Budget, SnapshotManager};
+use nono_engine::walk::ExclusionConfig;
 use rustix::fs::{Mode, OFlags, mkdirat, openat};
 
 use crate::fixture::{Fixture, noise};

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use nono::object::ContentHash;
-use nono::store::{LocalStore, ObjectStore};
+use nono_engine::object::ContentHash;
+use nono_engine::store::{LocalStore, ObjectStore};
 
 use crate::fixture::Fixture;
 use crate::observe::{assert_same, observe};

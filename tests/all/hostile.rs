@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use nono::object::{Attributes, ContentHash, Node, encode_entry};
+use nono_engine::object::{Attributes, ContentHash, Node, encode_entry};
 
 use crate::fixture::Fixture;
 use crate::observe::{assert_same, observe};

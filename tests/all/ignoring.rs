@@ -280,7 +280,7 @@ fn the_rules_of_the_baseline_survive_a_cleanup_and_are_verified() {
     assert_ne!(id, other);
     fixture.nono(&["rollback", "cleanup", &other, "--yes"]).success();
     fixture.nono(&["rollback", "verify", "--all"]).success();
-    let rules = nono::object::ContentHash::of(b".gitignore\n*.log\n").hex();
+    let rules = nono_engine::object::ContentHash::of(b".gitignore\n*.log\n").hex();
     let object = fixture.store().join("objects").join(&rules[..2]).join(&rules[2..]);
     assert!(object.exists(), "the rules are gone");
     fs::write(fixture.project().join(".gitignore"), "*\n").unwrap();
@@ -348,8 +348,8 @@ fn an_interrupted_session_shows_what_was_ignored_since_and_what_would_not_be_rec
 
 #[test]
 fn a_path_that_a_session_tracks_later_goes_by_the_rules_that_it_had_then() {
-    use nono::snapshot::{Budget, SnapshotManager};
-    use nono::walk::ExclusionConfig;
+    use nono_engine::snapshot::{Budget, SnapshotManager};
+    use nono_engine::walk::ExclusionConfig;
     let fixture = fixture();
     let (first, second) = (fixture.project().join("first"), fixture.project().join("second"));
     fixture.write("first/.gitignore", "*.log\n");

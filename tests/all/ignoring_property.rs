@@ -5,9 +5,9 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 
-use nono::restore::{RestoreOptions, RestoreReport};
-use nono::snapshot::{Budget, SnapshotManager, SnapshotManifest};
-use nono::walk::{ExclusionConfig, Ignored};
+use nono_engine::restore::{RestoreOptions, RestoreReport};
+use nono_engine::snapshot::{Budget, SnapshotManager, SnapshotManifest};
+use nono_engine::walk::{ExclusionConfig, Ignored};
 use proptest::prelude::*;
 
 use crate::fixture::settle;

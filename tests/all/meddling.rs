@@ -108,7 +108,7 @@ fn write_to_what_was_taken_away(scene: &Scene) -> Vec<String> {
 }
 
 fn is_somewhere(scene: &Scene, content: &str) -> bool {
-    let hash = nono::object::ContentHash::of(content.as_bytes()).hex();
+    let hash = nono_engine::object::ContentHash::of(content.as_bytes()).hex();
     let object = scene.fixture.store().join("objects").join(&hash[..2]).join(&hash[2..]);
     object.exists()
         || files(&scene.fixture.project())

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use nono::browse::{Scope, StoreTree};
-use nono::session::{RecordRequest, Recording};
-use nono::snapshot::{Budget, SessionOrigin};
-use nono::walk::ExclusionConfig;
+use nono_engine::browse::{Scope, StoreTree};
+use nono_engine::session::{RecordRequest, Recording};
+use nono_engine::snapshot::{Budget, SessionOrigin};
+use nono_engine::walk::ExclusionConfig;
 use nono_mount::{Mount, MountError, MountOptions};
 use tempfile::TempDir;
 
@@ -76,12 +76,12 @@ fn record(root: &Path, project: &Path) -> Recording {
         tracked_paths: vec![project.to_owned()],
         exclusion: ExclusionConfig::default(),
         budget: Budget::default(),
-        compression: nono::store::Compression::default(),
+        compression: nono_engine::store::Compression::default(),
         origin: SessionOrigin::Run,
         label: None,
     };
     let recording =
-        Recording::start(&request, std::sync::Arc::new(nono::progress::NoProgress)).unwrap();
+        Recording::start(&request, std::sync::Arc::new(nono_engine::progress::NoProgress)).unwrap();
     // A baseline appears when it is durable; until then somebody holds the session's lock.
     drop(recording.manager().session().lock().unwrap());
     recording
@@ -272,7 +272,7 @@ fn a_damaged_object_is_an_input_output_error() {
         fs::write(project.join("good"), "good").unwrap();
     };
     let Some(world) = World::new(build) else { return };
-    let hash = nono::object::ContentHash::of(b"right bytes").hex();
+    let hash = nono_engine::object::ContentHash::of(b"right bytes").hex();
     let object = world.base.join("store/objects").join(&hash[..2]).join(&hash[2..]);
     fs::remove_file(&object).unwrap();
     fs::write(&object, "wrong bytes").unwrap();
@@ -293,7 +293,8 @@ fn a_missing_object_is_an_input_output_error_as_long_as_its_session_is_there() {
     let held = fs::File::open(world.past("0").join("held")).unwrap();
     let store = world.base.join("store");
     for name in ["held", "other"] {
-        let hash = nono::object::ContentHash::of(format!("bytes of {name}").as_bytes()).hex();
+        let hash =
+            nono_engine::object::ContentHash::of(format!("bytes of {name}").as_bytes()).hex();
         fs::remove_file(store.join("objects").join(&hash[..2]).join(&hash[2..])).unwrap();
     }
     let said = world.output(r#"cat "$A/other""#);
@@ -317,7 +318,7 @@ fn a_damaged_piece_of_a_long_file_is_an_error_until_somebody_mends_it() {
     let Some(world) = World::new(|project| fs::write(project.join("long"), &right).unwrap()) else {
         return;
     };
-    let hash = nono::object::ContentHash::of(&right).hex();
+    let hash = nono_engine::object::ContentHash::of(&right).hex();
     let object = world.base.join("store/objects").join(&hash[..2]).join(&hash[2..]);
     // A file of its own, which comes before its chunks where it was cut into such.
     let put = |bytes: &[u8]| {

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use nono::snapshot::{Budget, SnapshotManager};
-use nono::walk::ExclusionConfig;
+use nono_engine::snapshot::{Budget, SnapshotManager};
+use nono_engine::walk::ExclusionConfig;
 use serde_json::json;
 
 use crate::fixture::Fixture;
@@ -118,7 +118,7 @@ fn a_name_is_short_and_harmless() {
     fixture.nono(&["run", "-m", "x", "--", "true"]).fails(2, "--rollback");
     assert!(!fixture.store().exists());
     // Through the library a name is any text, and whoever made it may be the agent.
-    let session = nono::session::new_session_dir(&fixture.store()).unwrap();
+    let session = nono_engine::session::new_session_dir(&fixture.store()).unwrap();
     let tracked = [fixture.project()];
     let manager =
         SnapshotManager::new(&session, &tracked, ExclusionConfig::nothing(), Budget::default());

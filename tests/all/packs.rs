@@ -457,7 +457,7 @@ fn the_program_in_the_documentation_takes_everything_out_of_a_pack() {
         .unwrap();
     assert!(status.success());
     for n in 0..FILES {
-        let name = nono::object::ContentHash::of(text(n, "first").as_bytes()).hex();
+        let name = nono_engine::object::ContentHash::of(text(n, "first").as_bytes()).hex();
         assert_eq!(fs::read_to_string(target.join(name)).unwrap(), text(n, "first"));
     }
     // The lists too, and the root.

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use nono::cli::render::{DiffOptions, write_patch};
-use nono::diff;
-use nono::snapshot::{Budget, SnapshotManager};
-use nono::walk::ExclusionConfig;
+use nono_engine::diff;
+use nono_engine::snapshot::{Budget, SnapshotManager};
+use nono_engine::walk::ExclusionConfig;
 use proptest::prelude::*;
 
 /// A tree in two states, `a` and `b`; `a` becomes a copy of `b` while it is being tracked.

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use nono::snapshot::SessionDir;
+use nono_engine::snapshot::SessionDir;
 
 use super::fixture::{Finished, Fixture};
 

@@ -154,7 +154,7 @@ fn a_read_only_mount_of_a_store_still_waits_for_the_collector() {
         return;
     }
     // The collector holds the lock exclusively, on the writable side.
-    let store = nono::store::LocalStore::open(&fixture.store().join("objects")).unwrap();
+    let store = nono_engine::store::LocalStore::open(&fixture.store().join("objects")).unwrap();
     let collector = store.lock_exclusive().unwrap();
     let to = fixture.path("home/copy");
     let script = "timeout 2 \"$@\"";
@@ -172,7 +172,7 @@ fn an_object_that_vanished_is_named_where_nobody_can_lock() {
     if !can_mount(&fixture) {
         return;
     }
-    let object = nono::object::ContentHash::of(b"before").to_string();
+    let object = nono_engine::object::ContentHash::of(b"before").to_string();
     let (first, rest) = object.split_at(2);
     fs::remove_file(fixture.store().join("objects").join(first).join(rest)).unwrap();
     fs::remove_file(fixture.store().join("objects/.lock")).unwrap();

@@ -5,8 +5,8 @@ use std::fs;
 use std::io::{Read, Write};
 use std::process::Command;
 
-use nono::progress::NoProgress;
-use nono::remote::{Address, Place, RemoteError};
+use nono_archive::remote::{Address, Place, RemoteError};
+use nono_engine::progress::NoProgress;
 
 use crate::object_server::{KEY_ID, ObjectServer, SECRET};
 

@@ -6,8 +6,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
 
-use nono::gc::remove_snapshots;
-use nono::snapshot::{RemovalReason, SessionDir};
+use nono_engine::gc::remove_snapshots;
+use nono_engine::snapshot::{RemovalReason, SessionDir};
 
 use crate::fixture::Fixture;
 use crate::mount::mount;

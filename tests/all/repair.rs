@@ -7,8 +7,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use nono::object::ContentHash;
-use nono::store::{FoundObject, LocalStore, ObjectSource, StoreError};
+use nono_engine::object::ContentHash;
+use nono_engine::store::{FoundObject, LocalStore, ObjectSource, StoreError};
 use serde_json::Value;
 
 use crate::fixture::{Finished, Fixture, settle};

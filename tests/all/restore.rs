@@ -474,7 +474,7 @@ fn a_copy_is_not_written_into_the_store_and_goes_on_behind_a_damaged_file() {
         fixture.nono(&arguments).fails(1, "lies in the store");
     }
     assert!(!store.join("copy").exists());
-    let hash = nono::object::ContentHash::of(b"1").hex();
+    let hash = nono_engine::object::ContentHash::of(b"1").hex();
     fs::remove_file(store.join("objects").join(&hash[..2]).join(&hash[2..])).unwrap();
     let failed = fixture.nono(&["rollback", "restore", "latest", "--to", "../copy"]);
     let failed = failed.fails(1, "copied 2 files");

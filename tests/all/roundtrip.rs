@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use nono::snapshot::{Budget, SnapshotManager};
-use nono::walk::ExclusionConfig;
+use nono_engine::snapshot::{Budget, SnapshotManager};
+use nono_engine::walk::ExclusionConfig;
 use proptest::prelude::*;
 
 use crate::observe::{assert_same, observe};

@@ -4,9 +4,9 @@
 use std::fs;
 
 use jiff::{SignedDuration, Timestamp};
-use nono::gc::remove_snapshots;
-use nono::object::ContentHash;
-use nono::snapshot::{RemovalReason, SessionDir};
+use nono_engine::gc::remove_snapshots;
+use nono_engine::object::ContentHash;
+use nono_engine::snapshot::{RemovalReason, SessionDir};
 use serde_json::{Value, json};
 
 use crate::fixture::Fixture;

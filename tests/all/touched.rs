@@ -5,10 +5,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use nono::diff::{ChangeSummary, ChangeType};
-use nono::restore::RestoreError;
-use nono::snapshot::{Budget, SnapshotManager};
-use nono::walk::ExclusionConfig;
+use nono_engine::diff::{ChangeSummary, ChangeType};
+use nono_engine::restore::RestoreError;
+use nono_engine::snapshot::{Budget, SnapshotManager};
+use nono_engine::walk::ExclusionConfig;
 
 use crate::fixture::Fixture;
 use crate::observe::{assert_same, observe};
@@ -79,7 +79,7 @@ fn other_links_are_a_change_with_and_without_another_time() {
             File::options().write(true).open(&one).unwrap().set_modified(mtime).unwrap();
         }
         let (_, comparison) = manager.create_incremental_compared().unwrap();
-        let told = |changes: &[nono::diff::Change]| -> Vec<_> {
+        let told = |changes: &[nono_engine::diff::Change]| -> Vec<_> {
             changes.iter().map(|change| (change.path.clone(), change.change_type)).collect()
         };
         let modified = [(one, ChangeType::Modified), (other, ChangeType::Modified)];

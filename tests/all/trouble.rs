@@ -232,7 +232,7 @@ fn what_is_no_regular_ignore_file_is_captured_as_what_it_is() {
 }
 
 fn holds_object(fixture: &Fixture, content: &[u8]) -> bool {
-    let hash = nono::object::ContentHash::of(content).hex();
+    let hash = nono_engine::object::ContentHash::of(content).hex();
     fixture.store().join("objects").join(&hash[..2]).join(&hash[2..]).exists()
 }
 

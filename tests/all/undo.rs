@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use nono::object::ContentHash;
+use nono_engine::object::ContentHash;
 
 use crate::fixture::{Fixture, finished};
 use crate::here::{Projects, Working};

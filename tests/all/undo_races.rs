@@ -5,8 +5,8 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
 
-use nono::session::RestoreMark;
-use nono::snapshot::SessionDir;
+use nono_engine::session::RestoreMark;
+use nono_engine::snapshot::SessionDir;
 use serde_json::Value;
 
 use crate::fixture::{Finished, Fixture, finished};

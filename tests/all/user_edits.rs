@@ -3,8 +3,8 @@
 use std::fs;
 use std::process::Command;
 
-use nono::gc::remove_snapshots;
-use nono::snapshot::{RemovalReason, SessionDir};
+use nono_engine::gc::remove_snapshots;
+use nono_engine::snapshot::{RemovalReason, SessionDir};
 use serde_json::{Value, json};
 
 use crate::fixture::{Finished, Fixture};

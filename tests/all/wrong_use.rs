@@ -136,7 +136,7 @@ fn missing_and_changed_objects_stop_a_restore_before_it_changes_anything() {
     fixture.write("a", "first");
     fixture.write("b", "second");
     fixture.record("echo x > a; echo y > b").success();
-    let hash = nono::object::ContentHash::of(b"second").hex();
+    let hash = nono_engine::object::ContentHash::of(b"second").hex();
     let object = fixture.store().join("objects").join(&hash[..2]).join(&hash[2..]);
     fs::remove_file(&object).unwrap();
     let verified = fixture.nono(&["rollback", "verify", "latest", "--json"]).fails(1, "").json();
@@ -186,7 +186,7 @@ fn json_has_no_control_characters_of_any_kind() {
     let name = "a\u{7f}b\u{9b}31m\u{202e}c";
     fixture.record(&format!("touch '{name}'")).success();
     let show = fixture.nono(&["rollback", "show", "latest", "--json"]).success();
-    let moves = |c: char| c != '\n' && nono::path_text::moves_text(c);
+    let moves = |c: char| c != '\n' && nono_engine::path_text::moves_text(c);
     assert!(!show.stdout.contains(moves), "{:?}", show.stdout);
     let json = show.json();
     let path = json["snapshots"][1]["changes"][0]["path"].as_str().unwrap();

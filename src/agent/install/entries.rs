@@ -57,7 +57,7 @@ fn with_alternatives(client: Client, place: &Place) -> Vec<(File, Option<File>)>
     let servers = |path: PathBuf, form| File { path, form, part: Part::Server };
     // The first one, if it is there.
     let either = |first: PathBuf, second: PathBuf, key| {
-        let is_there = crate::sys::identity(&base.join(&first)).is_some();
+        let is_there = nono_engine::sys::identity(&base.join(&first)).is_some();
         let (read, other) = if is_there { (first, second) } else { (second, first) };
         let form = Form::JsonServers(key);
         (servers(read, form), Some(servers(other, form)))

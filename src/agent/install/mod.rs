@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::event::Client;
-use crate::path_text::{Shown, serde_path};
-use crate::sys::{self, Dir, FileKind};
+use nono_engine::path_text::{Shown, serde_path};
+use nono_engine::sys::{self, Dir, FileKind};
 
 pub use entries::State;
 pub use json_text::JsonTextError;

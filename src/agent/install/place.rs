@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::{InstallError, Scope};
 use crate::agent::Client;
-use crate::sys;
+use nono_engine::sys;
 
 /// How a variable moves the configuration of a client.
 struct Variable {

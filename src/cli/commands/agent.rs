@@ -19,8 +19,8 @@ use crate::cli::Outcome;
 use crate::cli::args::{StoreArgs, home_dir};
 use crate::cli::context::{BOLD, Context, DIM, YELLOW};
 use crate::cli::error::CliError;
-use crate::path_text::Shown;
-use crate::sys;
+use nono_engine::path_text::Shown;
+use nono_engine::sys;
 
 /// What went wrong in so many hours is told.
 const TOLD_HOURS: i64 = 24;

@@ -9,9 +9,9 @@ use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
 use crate::cli::restoring::resolve;
-use crate::session::{Purpose, SnapshotId};
-use crate::snapshot::SnapshotManager;
-use crate::sys::IoContext;
+use nono_engine::session::{Purpose, SnapshotId};
+use nono_engine::snapshot::SnapshotManager;
+use nono_engine::sys::IoContext;
 
 const CHUNK_BYTES: usize = 256 * 1024;
 

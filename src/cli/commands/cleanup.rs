@@ -20,11 +20,11 @@ use crate::cli::render::columns::{MOST_COMMAND_CELLS, cut};
 use crate::cli::retention;
 use crate::cli::shell_word::command_line;
 use crate::config::{FlagSettings, Settings};
-use crate::gc::{CleanupError, CleanupOptions, CleanupPlan, CleanupReport, Unreadable};
-use crate::object::ContentHash;
-use crate::path_text::Shown;
-use crate::session::{Catalog, Expired, Purpose, SessionContent, SessionStatus, project_of};
-use crate::snapshot::{Recency, SessionDir, SessionMetadata, SessionOrigin};
+use nono_engine::gc::{CleanupError, CleanupOptions, CleanupPlan, CleanupReport, Unreadable};
+use nono_engine::object::ContentHash;
+use nono_engine::path_text::Shown;
+use nono_engine::session::{Catalog, Expired, Purpose, SessionContent, SessionStatus, project_of};
+use nono_engine::snapshot::{Recency, SessionDir, SessionMetadata, SessionOrigin};
 
 /// Arguments of `nono rollback cleanup`.
 #[derive(Debug, Args)]

@@ -13,8 +13,8 @@ use crate::cli::completing;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::examples;
-use crate::path_text::Shown;
-use crate::sys::{self, Dir};
+use nono_engine::path_text::Shown;
+use nono_engine::sys::{self, Dir};
 
 /// Arguments of `nono completions`.
 #[derive(Debug, Args)]

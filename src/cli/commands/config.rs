@@ -22,8 +22,8 @@ use crate::config::{
     CONTAINERS_PREFIX, ConfigFile, ContainerLimits, FlagSettings, Origin, Setting, Settings,
     zero_means,
 };
-use crate::path_text::{Shown, serde_path};
-use crate::sys;
+use nono_engine::path_text::{Shown, serde_path};
+use nono_engine::sys;
 
 /// Commands of `nono config`.
 #[derive(Debug, Subcommand)]

@@ -11,7 +11,6 @@ use clap::Args;
 use serde::Serialize;
 
 use super::diff_sides::{Sides, State, Words, recorded_paths};
-use crate::byte_path;
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
@@ -20,15 +19,16 @@ use crate::cli::past::typed_here;
 use crate::cli::render::{
     DiffOptions, Palette, quoted_name, write_full, write_patch, write_side_by_side, write_stat,
 };
-use crate::diff::{self, Change, Comparison, Difference, Lookup};
-use crate::git::repositories;
-use crate::history::recorded_form;
-use crate::object::ContentHash;
-use crate::path_text::{Shown, serde_paths, to_path};
-use crate::restore::RestoreError;
-use crate::snapshot::{NotCapturedSet, SnapshotManifest};
-use crate::store::{EitherSource, ObjectSource, read_root_tree};
-use crate::sys;
+use nono_engine::byte_path;
+use nono_engine::diff::{self, Change, Comparison, Difference, Lookup};
+use nono_engine::git::repositories;
+use nono_engine::history::recorded_form;
+use nono_engine::object::ContentHash;
+use nono_engine::path_text::{Shown, serde_paths, to_path};
+use nono_engine::restore::RestoreError;
+use nono_engine::snapshot::{NotCapturedSet, SnapshotManifest};
+use nono_engine::store::{EitherSource, ObjectSource, read_root_tree};
+use nono_engine::sys;
 
 /// Arguments of `nono rollback diff`.
 #[derive(Debug, Args)]

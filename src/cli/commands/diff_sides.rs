@@ -7,12 +7,14 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use crate::cli::error::CliError;
-use crate::history::{forms_of, recorded_form};
-use crate::layout::LATEST;
-use crate::session::{Catalog, CatalogError, Purpose, SessionStatus, SnapshotId};
-use crate::snapshot::{LiveState, SessionDir, SnapshotKind, SnapshotManager, SnapshotManifest};
-use crate::store::{LocalStore, ObjectSource};
-use crate::sys;
+use nono_engine::history::{forms_of, recorded_form};
+use nono_engine::layout::LATEST;
+use nono_engine::session::{Catalog, CatalogError, Purpose, SessionStatus, SnapshotId};
+use nono_engine::snapshot::{
+    LiveState, SessionDir, SnapshotKind, SnapshotManager, SnapshotManifest,
+};
+use nono_engine::store::{LocalStore, ObjectSource};
+use nono_engine::sys;
 
 /// The word for the state on the disk.
 const NOW: &str = "now";

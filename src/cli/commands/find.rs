@@ -13,11 +13,11 @@ use crate::cli::context::{BOLD, Context, DIM};
 use crate::cli::error::CliError;
 use crate::cli::past::{Past, name_damaged, typed_here};
 use crate::cli::render::{byte_size, relative_time};
-use crate::history::{Found, PathGlob, Place, find};
-use crate::object::{ContentHash, Node};
-use crate::path_text::{Shown, serde_path, to_path};
-use crate::session::{Purpose, SessionSummary};
-use crate::sys;
+use nono_engine::history::{Found, PathGlob, Place, find};
+use nono_engine::object::{ContentHash, Node};
+use nono_engine::path_text::{Shown, serde_path, to_path};
+use nono_engine::session::{Purpose, SessionSummary};
+use nono_engine::sys;
 
 /// Arguments of `nono rollback find`.
 #[derive(Debug, Args)]

@@ -24,9 +24,9 @@ use crate::cli::error::CliError;
 use crate::cli::retention;
 use crate::config::{FlagSettings, Settings};
 use crate::sandbox::is_inside;
-use crate::session::RecordRequest;
-use crate::snapshot::{SessionOrigin, Step, StepKind};
-use crate::sys;
+use nono_engine::session::RecordRequest;
+use nono_engine::snapshot::{SessionOrigin, Step, StepKind};
+use nono_engine::sys;
 
 /// Name of the hidden command that handles events.
 pub(in crate::cli) const WORKER: &str = "__hook-worker";

@@ -11,10 +11,12 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
-use crate::import::{ImportOutcome, ImportReport, find_sessions, import_session, usual_place};
-use crate::path_text::{Shown, serde_path};
-use crate::progress::Progress;
-use crate::sys;
+use nono_engine::import::{
+    ImportOutcome, ImportReport, find_sessions, import_session, usual_place,
+};
+use nono_engine::path_text::{Shown, serde_path};
+use nono_engine::progress::Progress;
+use nono_engine::sys;
 
 /// So many files that could not be taken over are named for each session.
 const NAMED: usize = 20;

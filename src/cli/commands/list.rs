@@ -19,11 +19,11 @@ use crate::cli::progress::Bar;
 use crate::cli::render::columns::MOST_COMMAND_CELLS;
 use crate::cli::render::{Palette, byte_size, columns, project_name, relative_time, summary_line};
 use crate::cli::shell_word::command_line;
-use crate::gc::{CleanupOptions, SessionHoldings};
-use crate::path_text::Shown;
-use crate::session::{SessionStatus, SessionSummary};
-use crate::snapshot::{Recency, SnapshotLabel};
-use crate::sys;
+use nono_engine::gc::{CleanupOptions, SessionHoldings};
+use nono_engine::path_text::Shown;
+use nono_engine::session::{SessionStatus, SessionSummary};
+use nono_engine::snapshot::{Recency, SnapshotLabel};
+use nono_engine::sys;
 
 /// A person sees so many sessions unless there is a wish for more.
 const SHOWN_SESSIONS: usize = 20;

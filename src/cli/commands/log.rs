@@ -20,15 +20,17 @@ use crate::cli::render::{
     write_patch,
 };
 use crate::cli::shell_word::shell_word;
-use crate::diff::{self, Change, ChangeSummary, Difference, EntryState};
-use crate::history::{Damaged, Now, Origin, PathHistory, Version, forms_of, history_of, now_of};
-use crate::object::{ContentHash, Node};
-use crate::path_text::{Shown, serde_path};
-use crate::session::{
+use nono_engine::diff::{self, Change, ChangeSummary, Difference, EntryState};
+use nono_engine::history::{
+    Damaged, Now, Origin, PathHistory, Version, forms_of, history_of, now_of,
+};
+use nono_engine::object::{ContentHash, Node};
+use nono_engine::path_text::{Shown, serde_path};
+use nono_engine::session::{
     Catalog, CatalogError, NotHere, Place, Purpose, SessionSummary, sessions_here,
 };
-use crate::snapshot::{NotCapturedSet, Recency, SessionDir, SnapshotKind, StepEntry};
-use crate::sys;
+use nono_engine::snapshot::{NotCapturedSet, Recency, SessionDir, SnapshotKind, StepEntry};
+use nono_engine::sys;
 
 /// So many changes of a session are named one by one.
 const NAMED_CHANGES: usize = 10;

@@ -21,9 +21,9 @@ use crate::config::{FlagSettings, Settings};
 use crate::mcp::{
     Answer, CHECKPOINT, Policy, ToolError, ToolInfo, Tools, Workspace, checkpoint_in, serve,
 };
-use crate::session::{Catalog, Recording};
-use crate::snapshot::AgentSession;
-use crate::sys;
+use nono_engine::session::{Catalog, Recording};
+use nono_engine::snapshot::AgentSession;
+use nono_engine::sys;
 
 /// Arguments of `nono mcp`.
 #[derive(Debug, Clone, Args)]

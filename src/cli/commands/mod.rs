@@ -1,8 +1,8 @@
 //! One file for each subcommand: its arguments and its function.
 
 use crate::cli::render::columns;
-use crate::path_text::Shown;
-use crate::session::{LabelError, check_label};
+use nono_engine::path_text::Shown;
+use nono_engine::session::{LabelError, check_label};
 
 pub(super) mod agent;
 #[cfg(feature = "archive")]

@@ -14,17 +14,17 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::mount_guard;
-use crate::browse::{self, BrowseError, Scope, StoreTree};
 use crate::cli::Outcome;
 use crate::cli::args::{StoreArgs, home_dir};
 use crate::cli::background;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::signals::{self, Taken};
-use crate::path_text::{Shown, serde_path};
-use crate::session::Purpose;
-use crate::snapshot::SessionDir;
-use crate::sys::{self, Dir};
+use nono_engine::browse::{self, BrowseError, Scope, StoreTree};
+use nono_engine::path_text::{Shown, serde_path};
+use nono_engine::session::Purpose;
+use nono_engine::snapshot::SessionDir;
+use nono_engine::sys::{self, Dir};
 
 /// Arguments of `nono mount`.
 #[derive(Debug, Args)]

@@ -6,7 +6,7 @@ use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
-use crate::session::Purpose;
+use nono_engine::session::Purpose;
 
 /// Arguments of `nono rollback pin` and `unpin`.
 #[derive(Debug, Args)]

@@ -13,9 +13,9 @@ use crate::cli::grants::check_profile;
 use crate::config::{
     FoundProfile, NetworkGrant, Profile, ProfileLibrary, ProfileSource, Surroundings, expand,
 };
-use crate::path_text::Shown;
-use crate::session::Catalog;
-use crate::sys;
+use nono_engine::path_text::Shown;
+use nono_engine::session::Catalog;
+use nono_engine::sys;
 
 /// Commands of `nono profile`.
 #[derive(Debug, Subcommand)]

@@ -12,8 +12,8 @@ use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::cli::sealing::{Target, UnsealArgs, counted, identities};
-use crate::path_text::Shown;
-use crate::remote::{Inventory, PullReport, prove, pull};
+use nono_archive::remote::{Inventory, PullReport, prove, pull};
+use nono_engine::path_text::Shown;
 
 /// Arguments of `nono pull`.
 #[derive(Debug, Args)]

@@ -8,7 +8,6 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::archive::because;
-use crate::archive::ArchiveError;
 use crate::cli::Outcome;
 use crate::cli::after_run;
 use crate::cli::args::StoreArgs;
@@ -18,15 +17,16 @@ use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::cli::sealing::{SealArgs, Target, encryption_of, encryption_words};
 use crate::config::is_remote_name;
-use crate::path_text::Shown;
-use crate::progress::Progress;
-use crate::remote::{
+use nono_archive::ArchiveError;
+use nono_archive::remote::{
     Address, PushFailure, PushOutcome, PushRequest, PushedSnapshot, RemoteError, forget_failure,
     note_begin, note_failure, push, snapshots_to_push, unpushed,
 };
-use crate::session::{CatalogError, Purpose, SnapshotId};
-use crate::snapshot::SessionDir;
-use crate::sys;
+use nono_engine::path_text::Shown;
+use nono_engine::progress::Progress;
+use nono_engine::session::{CatalogError, Purpose, SnapshotId};
+use nono_engine::snapshot::SessionDir;
+use nono_engine::sys;
 
 /// Arguments of `nono push`.
 #[derive(Debug, Args)]

@@ -7,7 +7,7 @@ use crate::cli::args::{StoreArgs, ThreadArgs};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::restoring::{AskedBy, ConflictArgs, Restoring};
-use crate::session::{History, NoRedo, Place, Purpose};
+use nono_engine::session::{History, NoRedo, Place, Purpose};
 
 /// Arguments of `nono redo`.
 #[derive(Debug, Args)]

@@ -13,11 +13,11 @@ use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::cli::restoring::{ConflictArgs, PartArgs, Restoring, name_unstable};
 use crate::cli::shell_word::shell_word;
-use crate::path_text::Shown;
-use crate::restore::{CopyOptions, CopyReport, KeepBefore, OwnersLeft, RestoreError};
-use crate::session::{Catalog, CatalogError, Purpose, SnapshotId};
-use crate::snapshot::SessionDir;
-use crate::sys;
+use nono_engine::path_text::Shown;
+use nono_engine::restore::{CopyOptions, CopyReport, KeepBefore, OwnersLeft, RestoreError};
+use nono_engine::session::{Catalog, CatalogError, Purpose, SnapshotId};
+use nono_engine::snapshot::SessionDir;
+use nono_engine::sys;
 
 /// So many snapshots are named in an error.
 const MOST_SHOWN: usize = 8;

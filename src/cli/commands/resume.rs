@@ -11,11 +11,11 @@ use crate::cli::error::CliError;
 use crate::cli::render::{Palette, summary_line};
 use crate::cli::repositories::Repositories;
 use crate::cli::restoring::print_changes;
-use crate::diff::ChangeSummary;
-use crate::path_text::Shown;
-use crate::restore::{Recovery, RecoveryOutcome, RecoveryReport};
-use crate::session::{Catalog, Purpose, RestoreMark};
-use crate::snapshot::{SessionDir, SnapshotManager};
+use nono_engine::diff::ChangeSummary;
+use nono_engine::path_text::Shown;
+use nono_engine::restore::{Recovery, RecoveryOutcome, RecoveryReport};
+use nono_engine::session::{Catalog, Purpose, RestoreMark};
+use nono_engine::snapshot::{SessionDir, SnapshotManager};
 
 /// Arguments of `nono rollback resume`.
 #[derive(Debug, Args)]

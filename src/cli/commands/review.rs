@@ -11,11 +11,11 @@ use crate::cli::render::touched_part;
 use crate::cli::repositories::Repositories;
 use crate::cli::restoring::{Ways, restore_picked, ways};
 use crate::cli::review::{Decision, LastSteps, Review, is_possible};
-use crate::diff::{self, Comparison};
-use crate::restore::Selection;
-use crate::session::{Catalog, Purpose, SnapshotId};
-use crate::snapshot::{NotCapturedSet, SessionDir, SnapshotManifest};
-use crate::store::ObjectSource;
+use nono_engine::diff::{self, Comparison};
+use nono_engine::restore::Selection;
+use nono_engine::session::{Catalog, Purpose, SnapshotId};
+use nono_engine::snapshot::{NotCapturedSet, SessionDir, SnapshotManifest};
+use nono_engine::store::ObjectSource;
 
 /// Arguments of `nono rollback review`.
 #[derive(Debug, Args)]

@@ -21,8 +21,8 @@ use crate::cli::scratch::LeftBehind;
 use crate::cli::supervise::{CommandSignals, Ended, Leftover, PATIENCE, supervise, wait_for_quiet};
 use crate::cli::{Outcome, commands, signals};
 use crate::config::{Profile, ProfileLibrary, Settings, apply_rules};
-use crate::path_text::Shown;
-use crate::session::Recording;
+use nono_engine::path_text::Shown;
+use nono_engine::session::Recording;
 
 /// So many processes that a command left running are named.
 const MAX_NAMED: usize = 20;

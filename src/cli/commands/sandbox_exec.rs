@@ -13,9 +13,9 @@ use clap::Args;
 
 use crate::cli::Outcome;
 use crate::cli::error::CliError;
-use crate::path_text::Shown;
 use crate::sandbox::{Policy, enforce};
-use crate::sys;
+use nono_engine::path_text::Shown;
+use nono_engine::sys;
 
 /// Arguments of the hidden command.
 #[derive(Debug, Args)]

@@ -18,15 +18,15 @@ use crate::cli::error::CliError;
 use crate::cli::render::{Palette, absolute_time, byte_size, change_line, relative_time};
 use crate::cli::repositories::{Repositories, Told, repository_line};
 use crate::cli::unrecorded::{Unrecorded, told};
-use crate::diff::{self, Change, Comparison, Lost};
-use crate::object::ContentHash;
-use crate::path_text::{Shown, serde_paths};
-use crate::session::{Catalog, Purpose, SessionStatus, SessionSummary, SnapshotId};
-use crate::snapshot::{
+use nono_engine::diff::{self, Change, Comparison, Lost};
+use nono_engine::object::ContentHash;
+use nono_engine::path_text::{Shown, serde_paths};
+use nono_engine::session::{Catalog, Purpose, SessionStatus, SessionSummary, SnapshotId};
+use nono_engine::snapshot::{
     NotCaptured, NotCapturedReason, NotCapturedSet, SessionDir, SnapshotKind, SnapshotManager,
     SnapshotManifest, Step,
 };
-use crate::store::{LocalStore, ObjectSource};
+use nono_engine::store::{LocalStore, ObjectSource};
 
 /// Paths that were left out by one rule are counted; so many others are named.
 const NAMED_PROBLEMS: usize = 10;

@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use crate::byte_path;
 use crate::cli::Outcome;
 use crate::cli::args::{CaptureArgs, StoreArgs, ThreadArgs, surroundings};
 use crate::cli::checkpoints::{self, SOCKET_VARIABLE};
@@ -22,17 +21,18 @@ use crate::cli::preflight;
 use crate::cli::progress::Bar;
 use crate::cli::render::{Palette, byte_size, summary_line};
 use crate::config::Settings;
-use crate::diff::{Change, ChangeSummary, Comparison};
-use crate::object::ContentHash;
-use crate::path_text::{Shown, serde_paths};
 use crate::sandbox::is_inside;
-use crate::session::{Purpose, RecordRequest, Recording};
-use crate::snapshot::{
+use nono_engine::byte_path;
+use nono_engine::diff::{Change, ChangeSummary, Comparison};
+use nono_engine::object::ContentHash;
+use nono_engine::path_text::{Shown, serde_paths};
+use nono_engine::session::{Purpose, RecordRequest, Recording};
+use nono_engine::snapshot::{
     NotCaptured, NotCapturedReason, SessionDir, SessionOrigin, SnapshotManager, SnapshotManifest,
     SnapshotRequest, Taken,
 };
-use crate::sys;
-use crate::walk::{ExclusionConfig, Filter, Verdict};
+use nono_engine::sys;
+use nono_engine::walk::{ExclusionConfig, Filter, Verdict};
 
 /// So many files that kept changing while they were read are named.
 pub(in crate::cli) const NAMED_UNSTABLE: usize = 20;

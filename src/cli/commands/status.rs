@@ -17,11 +17,13 @@ use crate::cli::error::{CliError, moved_hint};
 use crate::cli::render::{Palette, relative_time, summary_line};
 use crate::cli::restoring::{command, write_preview};
 use crate::cli::unrecorded::told;
-use crate::diff::{self, Change, ChangeSummary, Lost};
-use crate::path_text::{Shown, serde_path};
-use crate::session::{Catalog, Moved, NotHere, Place, Purpose, SessionStatus, SessionSummary};
-use crate::session::{newest, sessions_here};
-use crate::snapshot::{NotCapturedSet, SnapshotKind, SnapshotManager};
+use nono_engine::diff::{self, Change, ChangeSummary, Lost};
+use nono_engine::path_text::{Shown, serde_path};
+use nono_engine::session::{
+    Catalog, Moved, NotHere, Place, Purpose, SessionStatus, SessionSummary,
+};
+use nono_engine::session::{newest, sessions_here};
+use nono_engine::snapshot::{NotCapturedSet, SnapshotKind, SnapshotManager};
 
 /// So many paths are named that cannot be restored.
 const NAMED_LOST: usize = 10;
@@ -56,7 +58,7 @@ struct Report {
     mishaps: Vec<Mishap>,
     /// Pushes after a run that failed, of sessions here that no later one sent.
     #[cfg(feature = "archive")]
-    failed_pushes: Vec<crate::remote::PushFailure>,
+    failed_pushes: Vec<nono_archive::remote::PushFailure>,
     /// Sessions that cannot be read.
     unreadable: Vec<String>,
 }
@@ -95,7 +97,7 @@ struct Interrupted {
     runs: Vec<String>,
     /// Restores of containers that have to be finished or taken back.
     #[cfg(feature = "container")]
-    container_restores: Vec<crate::container::restore::Interrupted>,
+    container_restores: Vec<nono_container::restore::Interrupted>,
 }
 
 pub(in crate::cli) fn run(args: &StatusArgs, store: &StoreArgs, context: &Context) -> Outcome {
@@ -166,7 +168,7 @@ fn failed_pushes(
     catalog: &Catalog,
     sessions: &[SessionSummary],
     place: &Place,
-) -> Vec<crate::remote::PushFailure> {
+) -> Vec<nono_archive::remote::PushFailure> {
     let mut failures = crate::cli::after_run::failures();
     failures.retain(|failure| {
         let is_it = |session: &&SessionSummary| session.session_id == failure.session_id;
@@ -182,10 +184,10 @@ fn failed_pushes(
 fn container_restores(
     catalog: &Catalog,
     context: &Context,
-) -> Result<Vec<crate::container::restore::Interrupted>, CliError> {
-    let storage = crate::container::LocalStorage::new(catalog.root().to_owned());
+) -> Result<Vec<nono_container::restore::Interrupted>, CliError> {
+    let storage = nono_container::LocalStorage::new(catalog.root().to_owned());
     let (waiting, damaged): (Vec<_>, Vec<_>) =
-        crate::container::restore::unfinished(&storage)?.into_iter().partition(Result::is_ok);
+        nono_container::restore::unfinished(&storage)?.into_iter().partition(Result::is_ok);
     damaged.into_iter().filter_map(Result::err).for_each(|error| context.warn(error));
     Ok(waiting.into_iter().flatten().collect())
 }

@@ -12,9 +12,9 @@ use crate::cli::context::{BOLD, Context, DIM, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::render::{Palette, summary_line};
 use crate::cli::restoring::is_meant_here;
-use crate::path_text::Shown;
-use crate::session::{Catalog, PromptSteps, Purpose, by_prompt, steps_of};
-use crate::snapshot::{
+use nono_engine::path_text::Shown;
+use nono_engine::session::{Catalog, PromptSteps, Purpose, by_prompt, steps_of};
+use nono_engine::snapshot::{
     AgentSession, RemovedSnapshot, SessionMetadata, StepEntry, StepKind, StepPrompt,
 };
 

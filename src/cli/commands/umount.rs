@@ -8,7 +8,7 @@ use nono_mount::{MountError, Unmounted};
 use super::mount::{default_directory, explain};
 use crate::cli::Outcome;
 use crate::cli::context::Context;
-use crate::path_text::Shown;
+use nono_engine::path_text::Shown;
 
 /// Arguments of `nono umount`.
 #[derive(Debug, Args)]

@@ -24,13 +24,15 @@ use crate::cli::restoring::{
     write_preview,
 };
 use crate::cli::shell_word::shell_word;
-use crate::diff::Change;
-use crate::layout::LATEST;
-use crate::path_text::Shown;
-use crate::restore::RestoreReport;
-use crate::session::{Catalog, CatalogError, History, Place, Purpose, SessionSummary, SnapshotId};
-use crate::snapshot::{SessionDir, SessionOrigin, SnapshotKind};
-use crate::sys;
+use nono_engine::diff::Change;
+use nono_engine::layout::LATEST;
+use nono_engine::path_text::Shown;
+use nono_engine::restore::RestoreReport;
+use nono_engine::session::{
+    Catalog, CatalogError, History, Place, Purpose, SessionSummary, SnapshotId,
+};
+use nono_engine::snapshot::{SessionDir, SessionOrigin, SnapshotKind};
+use nono_engine::sys;
 
 /// `nono undo`, with a subcommand or by itself.
 #[derive(Debug, Args)]

@@ -16,10 +16,10 @@ use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::repositories::Repositories;
 use crate::cli::restoring::{Restoring, answers, print_changes};
-use crate::path_text::Shown;
-use crate::restore::StepUndoReport;
-use crate::session::{Purpose, steps_of};
-use crate::snapshot::{SessionDir, StepEntry, StepKind};
+use nono_engine::path_text::Shown;
+use nono_engine::restore::StepUndoReport;
+use nono_engine::session::{Purpose, steps_of};
+use nono_engine::snapshot::{SessionDir, StepEntry, StepKind};
 
 /// Which steps are meant.
 #[derive(Debug, Args)]
@@ -285,7 +285,7 @@ fn print(report: &StepUndoReport, work: &Restoring<'_>, json: bool, context: &Co
         let roots = &work.roots;
         let path: &std::path::Path = path;
         let bytes = std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str());
-        Shown::bytes(crate::diff::relative_to_roots(bytes, roots)).to_string()
+        Shown::bytes(nono_engine::diff::relative_to_roots(bytes, roots)).to_string()
     };
     for path in &report.merged {
         writeln!(out, "  merged with later changes: {}", inside(path))?;

@@ -13,9 +13,9 @@ use crate::cli::context::{BOLD, Context, DIM};
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::{byte_size, project_name};
-use crate::gc::{Bytes, CleanupOptions, Holdings, SessionHoldings, measure_holdings};
-use crate::path_text::{Shown, serde_path, serde_paths};
-use crate::session::{Catalog, SessionSummary};
+use nono_engine::gc::{Bytes, CleanupOptions, Holdings, SessionHoldings, measure_holdings};
+use nono_engine::path_text::{Shown, serde_path, serde_paths};
+use nono_engine::session::{Catalog, SessionSummary};
 
 /// Arguments of `nono rollback usage`.
 #[derive(Debug, Args)]

@@ -18,16 +18,16 @@ use crate::cli::progress::Bar;
 #[cfg(feature = "archive")]
 use crate::cli::remedy;
 use crate::cli::render::byte_size;
-use crate::object::ContentHash;
-use crate::path_text::Shown;
+use nono_engine::object::ContentHash;
+use nono_engine::path_text::Shown;
 #[cfg(feature = "archive")]
-use crate::progress::Progress;
-use crate::repair::{RepairOptions, RepairReport, Repaired, Source, repair_session};
-use crate::session::{Catalog, Purpose};
-use crate::snapshot::SessionDir;
-use crate::store::{Compression, LocalStore};
-use crate::sys::{self, Dir};
-use crate::verify::{Proved, Verifier, VerifyError, VerifyOptions, VerifyReport};
+use nono_engine::progress::Progress;
+use nono_engine::repair::{RepairOptions, RepairReport, Repaired, Source, repair_session};
+use nono_engine::session::{Catalog, Purpose};
+use nono_engine::snapshot::SessionDir;
+use nono_engine::store::{Compression, LocalStore};
+use nono_engine::sys::{self, Dir};
+use nono_engine::verify::{Proved, Verifier, VerifyError, VerifyOptions, VerifyReport};
 
 /// Arguments of `nono rollback verify`.
 #[derive(Debug, Args)]

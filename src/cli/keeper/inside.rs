@@ -23,7 +23,7 @@ use crate::cli::error::CliError;
 use crate::cli::processes::descendants;
 use crate::cli::signals::Taken;
 use crate::sandbox::{furnish, separate};
-use crate::sys::{self, FileLock};
+use nono_engine::sys::{self, FileLock};
 
 /// Exit code of a process that dies because its supervisor did, as a shell says of SIGKILL.
 const KILLED: i32 = 137;

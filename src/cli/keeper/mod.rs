@@ -34,8 +34,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, wait};
 use serde::{Deserialize, Serialize};
 
-use crate::path_text::{serde_path, serde_paths};
 use crate::sandbox::{Policy, View};
+use nono_engine::path_text::{serde_path, serde_paths};
 
 pub(super) use inside::{KeepArgs, run};
 

@@ -8,10 +8,10 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use crate::byte_path;
-use crate::diff::{Difference, EntryState};
-use crate::object::{Attributes, ContentHash, Node};
-use crate::store::StoreError;
+use nono_engine::byte_path;
+use nono_engine::diff::{Difference, EntryState};
+use nono_engine::object::{Attributes, ContentHash, Node};
+use nono_engine::store::StoreError;
 
 use super::DiffOptions;
 
@@ -110,7 +110,7 @@ pub(super) fn git_mode(state: &EntryState) -> u32 {
     }
 }
 
-/// Takes differences apart. They are sorted, as [`crate::diff::compare`] gives them.
+/// Takes differences apart. They are sorted, as [`nono_engine::diff::compare`] gives them.
 pub(super) fn entries<'a>(
     differences: &'a [Difference],
     options: &DiffOptions<'_>,

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anstyle::Style;
 
-use crate::diff::Difference;
+use nono_engine::diff::Difference;
 
 use super::entries::{FileChange, Texts};
 use super::lines::LineDiff;

@@ -28,7 +28,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::store::{ObjectSource, StoreError};
+use nono_engine::store::{ObjectSource, StoreError};
 
 pub use full::write_full;
 pub use measure::{absolute_time, byte_size, relative_time, size_delta};

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
 
-use crate::diff::ChangeType;
+use nono_engine::diff::ChangeType;
 
 /// The style of each kind of text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

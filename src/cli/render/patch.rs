@@ -19,8 +19,8 @@ use std::io::{self, Write};
 use anstyle::Style;
 use sha1::{Digest, Sha1};
 
-use crate::diff::Difference;
-use crate::path_text::Shown;
+use nono_engine::diff::Difference;
+use nono_engine::path_text::Shown;
 
 use super::entries::{Contents, Entry, FileChange, Remark, entries, git_mode};
 use super::lines::{LineDiff, extent, hunk_range};
@@ -239,7 +239,7 @@ pub(super) fn push_escaped(out: &mut Vec<u8>, line: &[u8]) {
 mod tests {
     use super::super::test_support::{TestDiff, directory, file, file_with_mode, link};
     use super::*;
-    use crate::object::Node;
+    use nono_engine::object::Node;
 
     fn patch(diff: &TestDiff) -> String {
         let mut out = Vec::new();
@@ -391,7 +391,7 @@ mod tests {
     fn a_damaged_object_is_an_error() {
         let mut diff = TestDiff::new();
         diff.add("/p/a", None, file(b"never stored"));
-        let empty = crate::store::MemoryStore::new();
+        let empty = nono_engine::store::MemoryStore::new();
         let options = DiffOptions { store: &empty, ..diff.options() };
         let result = write_patch(&mut Vec::new(), &diff.differences, &options);
         assert!(matches!(result, Err(RenderError::Store(_))));

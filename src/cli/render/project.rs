@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::path_text::Shown;
+use nono_engine::path_text::Shown;
 
 /// So many tracked paths of one session are named.
 const NAMED: usize = 3;

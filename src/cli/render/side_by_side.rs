@@ -10,8 +10,8 @@ use std::ops::Range;
 use anstyle::Style;
 use unicode_width::UnicodeWidthChar;
 
-use crate::diff::Difference;
-use crate::path_text::Shown;
+use nono_engine::diff::Difference;
+use nono_engine::path_text::Shown;
 
 use super::entries::{FileChange, Texts};
 use super::lines::{Block, LineDiff, extent, hunk_range};

@@ -8,8 +8,8 @@ use super::entries::{Contents, Entry, FileChange, entries, git_mode};
 use super::lines::LineDiff;
 use super::patch::too_large;
 use super::{DiffOptions, RenderError, byte_size};
-use crate::diff::Difference;
-use crate::path_text::Shown;
+use nono_engine::diff::Difference;
+use nono_engine::path_text::Shown;
 
 /// The graph keeps so many columns, however long the names are.
 const LEAST_GRAPH: usize = 10;
@@ -100,8 +100,8 @@ fn row(change: &FileChange<'_>, options: &DiffOptions<'_>) -> Result<Row, Render
             Row::Lines { added, removed }
         }
         Contents::Binary => {
-            let size = |state: Option<&crate::diff::EntryState>| {
-                byte_size(state.map_or(0, crate::diff::EntryState::bytes))
+            let size = |state: Option<&nono_engine::diff::EntryState>| {
+                byte_size(state.map_or(0, nono_engine::diff::EntryState::bytes))
             };
             Row::Words(format!("Bin {} -> {}", size(change.old), size(change.new)))
         }

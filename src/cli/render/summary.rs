@@ -4,8 +4,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use super::{Palette, size_delta};
-use crate::diff::{Change, ChangeSummary, ChangeType, relative_to_roots};
-use crate::path_text::Shown;
+use nono_engine::diff::{Change, ChangeSummary, ChangeType, relative_to_roots};
+use nono_engine::path_text::Shown;
 
 /// `+`, `~`, `-` or `m`.
 pub const fn change_mark(change_type: ChangeType) -> char {

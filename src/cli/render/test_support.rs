@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::DiffOptions;
-use crate::diff::{Difference, EntryState};
-use crate::object::{Attributes, ContentHash, Node};
-use crate::store::{MemoryStore, ObjectStore};
+use nono_engine::diff::{Difference, EntryState};
+use nono_engine::object::{Attributes, ContentHash, Node};
+use nono_engine::store::{MemoryStore, ObjectStore};
 
 /// Differences below `/p`.
 pub(super) struct TestDiff {

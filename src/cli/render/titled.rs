@@ -7,8 +7,8 @@ use super::entries::{Contents, Entry, FileChange, Texts, entries, git_mode};
 use super::palette::write_styled;
 use super::patch::too_large;
 use super::{DiffOptions, RenderError, change_mark, change_word};
-use crate::diff::{ChangeType, Difference};
-use crate::path_text::Shown;
+use nono_engine::diff::{ChangeType, Difference};
+use nono_engine::path_text::Shown;
 
 /// Writes each changed file under its title, by `write_file`, and what has no lines to show in a
 /// line.

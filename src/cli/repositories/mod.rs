@@ -8,11 +8,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::render::{Palette, summary_line};
-use crate::diff::{Change, ChangeSummary, ChangeType, Comparison, relative_to_roots};
-use crate::git::{RepositoryChange, repositories};
-use crate::path_text::Shown;
-use crate::snapshot::SnapshotManifest;
-use crate::store::{ObjectSource, StoreError};
+use nono_engine::diff::{Change, ChangeSummary, ChangeType, Comparison, relative_to_roots};
+use nono_engine::git::{RepositoryChange, repositories};
+use nono_engine::path_text::Shown;
+use nono_engine::snapshot::SnapshotManifest;
+use nono_engine::store::{ObjectSource, StoreError};
 
 pub(super) use words::{conflict_text, without_commits};
 use words::{staying, tell};
@@ -196,7 +196,7 @@ pub(super) fn repository_line(line: &str, palette: &Palette) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::git::{Move, Oid};
+    use nono_engine::git::{Move, Oid};
 
     fn oid(digit: char) -> Oid {
         Oid::from_hex(digit.to_string().repeat(40).as_bytes()).unwrap()

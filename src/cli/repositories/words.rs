@@ -4,9 +4,9 @@ use std::path::Path;
 
 use super::{MAX_LINES, Told};
 use crate::cli::commits::{Between, between, missing};
-use crate::git::{Head, Move, Oid, RemoteBranch, RepositoryChange};
-use crate::path_text::Shown;
-use crate::restore::RepositoryConflict;
+use nono_engine::git::{Head, Move, Oid, RemoteBranch, RepositoryChange};
+use nono_engine::path_text::Shown;
+use nono_engine::restore::RepositoryConflict;
 
 /// Refs that a restore set to commits that the repository does not have, in words.
 pub(in crate::cli) fn without_commits(restored: &[RepositoryChange]) -> Vec<String> {

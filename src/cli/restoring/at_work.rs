@@ -8,9 +8,9 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::render::columns::{MOST_COMMAND_CELLS, cut};
 use crate::cli::shell_word::command_line;
-use crate::path_text::Shown;
-use crate::restore::Selection;
-use crate::session::{Catalog, RestoreMark, SessionSummary, begin_restore, running_on};
+use nono_engine::path_text::Shown;
+use nono_engine::restore::Selection;
+use nono_engine::session::{Catalog, RestoreMark, SessionSummary, begin_restore, running_on};
 
 /// A restore that may begin: until it ends, no run begins on its paths.
 ///

@@ -17,12 +17,12 @@ use super::context::Context;
 use super::error::CliError;
 use super::progress::Bar;
 use crate::cli::repositories::without_commits;
-use crate::restore::{
+use nono_engine::restore::{
     Conflict, OnConflict, RestoreError, RestoreOptions, RestoreReport, Selection,
 };
-use crate::session::{Catalog, RestoreMark, changed_since};
-use crate::snapshot::{SessionDir, SessionOrigin, SnapshotManager};
-use crate::sys;
+use nono_engine::session::{Catalog, RestoreMark, changed_since};
+use nono_engine::snapshot::{SessionDir, SessionOrigin, SnapshotManager};
+use nono_engine::sys;
 
 pub(in crate::cli) use at_work::command;
 pub(in crate::cli) use paths::{PartArgs, resolve};

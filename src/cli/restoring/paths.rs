@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 
 use crate::cli::error::CliError;
-use crate::diff::ChangeType;
-use crate::restore::Selection;
-use crate::sys;
+use nono_engine::diff::ChangeType;
+use nono_engine::restore::Selection;
+use nono_engine::sys;
 
 /// The selected part of a snapshot.
 #[derive(Debug, Clone, Default, Args)]

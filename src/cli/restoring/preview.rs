@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use crate::cli::error::CliError;
 use crate::cli::render::{Palette, change_line, summary_line};
-use crate::diff::{Change, ChangeSummary, ChangeType, relative_to_roots};
-use crate::path_text::Shown;
+use nono_engine::diff::{Change, ChangeSummary, ChangeType, relative_to_roots};
+use nono_engine::path_text::Shown;
 
 /// So many lines at most.
 const MOST_LINES: usize = 20;

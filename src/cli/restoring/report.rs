@@ -15,12 +15,12 @@ use crate::cli::render::{Palette, change_line, change_word};
 use crate::cli::repositories::{Repositories, Told, conflict_text, repository_line};
 use crate::cli::shell_word::shell_word;
 use crate::cli::unrecorded::{report_lost, say_rebuildable};
-use crate::diff::Change;
-use crate::path_text::Shown;
-use crate::restore::{
+use nono_engine::diff::Change;
+use nono_engine::path_text::Shown;
+use nono_engine::restore::{
     Conflict, KeepBefore, OnConflict, OverwrittenEdit, RestoreReport, Skipped, UserEdit,
 };
-use crate::sys;
+use nono_engine::sys;
 
 /// So many conflicts are named one by one.
 const NAMED_CONFLICTS: usize = 50;

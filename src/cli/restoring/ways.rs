@@ -1,7 +1,7 @@
 //! The commands that are offered after a run.
 
-use crate::session::{Catalog, Place, Purpose};
-use crate::snapshot::SessionDir;
+use nono_engine::session::{Catalog, Place, Purpose};
+use nono_engine::snapshot::SessionDir;
 
 /// How to look at a session and how to undo it, from here.
 pub(in crate::cli) struct Ways {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::pager::Differ;
 use crate::cli::render::{Palette, RenderError};
-use crate::diff::Change;
+use nono_engine::diff::Change;
 
 /// On narrower screens the list needs all columns.
 pub(super) const LEAST_WIDTH: u16 = 100;

@@ -6,11 +6,11 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use crate::history::{Origin, history_of};
-use crate::path_text::Shown;
-use crate::session::steps;
-use crate::snapshot::{SessionDir, SnapshotManifest, StepEntry};
-use crate::store::ObjectSource;
+use nono_engine::history::{Origin, history_of};
+use nono_engine::path_text::Shown;
+use nono_engine::session::steps;
+use nono_engine::snapshot::{SessionDir, SnapshotManifest, StepEntry};
+use nono_engine::store::ObjectSource;
 
 /// So many characters of a step are shown.
 const SHOWN_CHARS: usize = 60;

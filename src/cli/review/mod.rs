@@ -25,9 +25,9 @@ use rustix::termios::tcgetpgrp;
 use super::context::Context;
 use super::error::CliError;
 use super::render::{DiffOptions, touched_part};
-use crate::diff::Comparison;
-use crate::snapshot::SnapshotManifest;
-use crate::store::ObjectSource;
+use nono_engine::diff::Comparison;
+use nono_engine::snapshot::SnapshotManifest;
+use nono_engine::store::ObjectSource;
 
 use beside::Beside;
 pub(super) use last_step::LastSteps;

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use crate::diff::{Change, ChangeType};
-use crate::path_text::Shown;
+use nono_engine::diff::{Change, ChangeType};
+use nono_engine::path_text::Shown;
 
 /// The decision about the changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -302,7 +302,7 @@ impl Model {
         let wanted = filter.to_lowercase();
         self.visible = (!filter.is_empty()).then(|| {
             let contains = |change: &Change| {
-                let path = crate::diff::relative_to_roots(
+                let path = nono_engine::diff::relative_to_roots(
                     change.path.as_os_str().as_encoded_bytes(),
                     &self.roots,
                 );

@@ -15,11 +15,11 @@ use crate::cli::pager;
 use crate::cli::render::{DiffOptions, RenderError, write_patch};
 use crate::cli::repositories::{Repositories, Told};
 use crate::cli::supervise;
-use crate::diff::{Change, Difference, Lookup};
-use crate::git;
-use crate::object::{ContentHash, RootTree};
-use crate::store::{StoreError, read_root_tree};
-use crate::sys;
+use nono_engine::diff::{Change, Difference, Lookup};
+use nono_engine::git;
+use nono_engine::object::{ContentHash, RootTree};
+use nono_engine::store::{StoreError, read_root_tree};
+use nono_engine::sys;
 
 /// So many paths are compared before the first line is written.
 const CHUNK: usize = 200;

@@ -11,8 +11,8 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use super::beside::{Beside, LEAST_WIDTH};
 use super::model::{KindSummary, Mode, Model};
 use crate::cli::render::{change_mark, change_word, size_delta};
-use crate::diff::{Change, ChangeType, relative_to_roots};
-use crate::path_text::Shown;
+use nono_engine::diff::{Change, ChangeType, relative_to_roots};
+use nono_engine::path_text::Shown;
 
 /// On lower screens the list is worth more than the summary.
 const ROWS_FOR_SUMMARY: u16 = 10;

@@ -23,7 +23,7 @@ use signal_hook::iterator::{Handle, Signals};
 
 use super::keeper::{Keeper, NotStarted, Orders, Progress};
 use super::signals::{Taken, queue};
-use crate::sys;
+use nono_engine::sys;
 
 pub(super) use quiet::{Leftover, PATIENCE, wait_for_quiet};
 

@@ -17,9 +17,9 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
 use super::{Network, Policy, SandboxError, Support};
-use crate::path_text::to_path;
-use crate::sys::{self, FileKind, IoContext};
 pub use namespaces::{furnish, separate};
+use nono_engine::path_text::to_path;
+use nono_engine::sys::{self, FileKind, IoContext};
 
 /// The oldest Landlock that keeps the promise: before it, files outside can be truncated.
 const OLDEST: ABI = ABI::V3;

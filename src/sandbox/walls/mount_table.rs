@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::MountFlags;
 
-use crate::sys;
+use nono_engine::sys;
 
 /// More mounts than this in bytes are no machine's.
 const MAX_TABLE_BYTES: u64 = 1 << 26;

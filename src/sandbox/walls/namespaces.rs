@@ -22,7 +22,7 @@ use rustix::thread::{
 
 use super::mount_table::{Mounted, mount_table};
 use crate::sandbox::{NamespaceError, View, outermost};
-use crate::sys;
+use nono_engine::sys;
 
 const PROC: &str = "/proc";
 

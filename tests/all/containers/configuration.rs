@@ -6,9 +6,9 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use nono::container::{Docker, Endpoint, LocalStorage, take_snapshot};
-use nono::progress::Progress;
-use nono::snapshot::VolumeSource;
+use nono_container::{Docker, Endpoint, LocalStorage, take_snapshot};
+use nono_engine::progress::Progress;
+use nono_engine::snapshot::VolumeSource;
 use serde_json::{Value, json};
 
 use super::daemon::{Container, Daemon, IMAGE, daemon};

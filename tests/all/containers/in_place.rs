@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use nono::snapshot::VolumeSource;
+use nono_engine::snapshot::VolumeSource;
 use serde_json::Value;
 
 use super::daemon::{Container, Daemon, daemon};

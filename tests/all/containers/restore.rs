@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use nono::container::{
+use nono_container::{
     Docker, Endpoint, LocalStorage, SnapshotOptions, Trigger, Watcher, take_snapshot,
 };
-use nono::snapshot::VolumeSource;
+use nono_engine::snapshot::VolumeSource;
 use serde_json::Value;
 
 use super::daemon::{Container, Daemon, daemon};
@@ -68,7 +68,7 @@ impl Scene {
         let docker = Docker::connect_to(endpoint).unwrap();
         let options = Self::options(volume_source);
         let (store, name) = (LocalStorage::new(self.fixture.store()), &self.container.name);
-        let progress = Arc::new(nono::progress::NoProgress);
+        let progress = Arc::new(nono_engine::progress::NoProgress);
         let taken = take_snapshot(&docker, &store, name, &options, progress).unwrap();
         format!("{}/{}", taken.session_id, taken.snapshot)
     }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use nono::container::restore::{Job, RestoreOptions, restore};
-use nono::container::{
+use nono_container::restore::{Job, RestoreOptions, restore};
+use nono_container::{
     ContainerHistory, Docker, Endpoint, MemoryStorage, SnapshotOptions, SnapshotStorage, Trigger,
     Watcher, take_snapshot, validate,
 };
-use nono::progress::NoProgress;
-use nono::snapshot::VolumeSource;
+use nono_engine::progress::NoProgress;
+use nono_engine::snapshot::VolumeSource;
 
 use super::daemon::{Container, daemon};
 use crate::observe::observe;

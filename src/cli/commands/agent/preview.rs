@@ -8,9 +8,9 @@ use crate::agent::install::{Edit, NEW_FILE_MODE};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::render::{DiffOptions, Palette, write_patch};
-use crate::diff::{Difference, EntryState};
-use crate::object::{Attributes, Node};
-use crate::store::{MemoryStore, ObjectStore, StoreError};
+use nono_engine::diff::{Difference, EntryState};
+use nono_engine::object::{Attributes, Node};
+use nono_engine::store::{MemoryStore, ObjectStore, StoreError};
 
 /// Writes the changes of files as one patch.
 pub(super) fn write_preview(edits: &[Edit], context: &Context) -> Result<(), CliError> {

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::reader;
-use crate::archive::{ArchiveError, ArchivePlan, ArchiveReport, Encryption, FullReason, Parent};
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
@@ -16,9 +15,10 @@ use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::cli::sealing::{UnsealArgs, encryption_of, identities};
 use crate::config::RemoteEncryption;
-use crate::path_text::Shown;
-use crate::session::{Purpose, SnapshotId};
-use crate::sys::{self, Dir, FileKind, TempFile};
+use nono_archive::{ArchiveError, ArchivePlan, ArchiveReport, Encryption, FullReason, Parent};
+use nono_engine::path_text::Shown;
+use nono_engine::session::{Purpose, SnapshotId};
+use nono_engine::sys::{self, Dir, FileKind, TempFile};
 
 /// Permissions of an archive: for its owner alone.
 const MODE: u16 = 0o600;

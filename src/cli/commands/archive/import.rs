@@ -7,14 +7,14 @@ use clap::Args;
 use serde::Serialize;
 
 use super::{of_file, open, reader};
-use crate::archive::{ReceiveReport, Receiver, Role};
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::sealing::{UnsealArgs, identities};
-use crate::sys::{self, FileKind};
+use nono_archive::{ReceiveReport, Receiver, Role};
+use nono_engine::sys::{self, FileKind};
 
 /// Arguments of `nono archive import`.
 #[derive(Debug, Args)]

@@ -10,13 +10,13 @@ use std::path::Path;
 
 use clap::Subcommand;
 
-use crate::archive::{ArchiveReader, Identities};
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
-use crate::path_text::Shown;
-use crate::sys;
+use nono_archive::{ArchiveReader, Identities};
+use nono_engine::path_text::Shown;
+use nono_engine::sys;
 
 /// Subcommands of `nono archive`.
 #[derive(Debug, Subcommand)]
@@ -56,7 +56,7 @@ fn reader(path: &Path, keys: &Identities) -> Result<ArchiveReader<Box<dyn Read>>
     ArchiveReader::open(open(path)?, keys).map_err(|error| of_file(path, &error))
 }
 
-fn of_file(path: &Path, error: &crate::archive::ArchiveError) -> CliError {
+fn of_file(path: &Path, error: &nono_archive::ArchiveError) -> CliError {
     if error.is_cancelled() {
         return CliError::stopped("stopped");
     }

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{of_file, reader};
-use crate::archive::{ArchiveHead, KnownStates};
 use crate::cli::Outcome;
 use crate::cli::context::Context;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::cli::sealing::{UnsealArgs, counted, identities};
+use nono_archive::{ArchiveHead, KnownStates};
 
 /// Arguments of `nono archive show` and `nono archive verify`.
 #[derive(Debug, Args)]

@@ -14,11 +14,11 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::config::ContainerLimits;
-use crate::container::restore::{CleanupReport, KeptOutcome, KeptReport, RestoreError, clean_all};
-use crate::container::{
+use nono_container::restore::{CleanupReport, KeptOutcome, KeptReport, RestoreError, clean_all};
+use nono_container::{
     ContainerPolicy, ImageRemoval, LocalStorage, RemovalReport, SnapshotExpiry, cleanup,
 };
-use crate::path_text::Shown;
+use nono_engine::path_text::Shown;
 
 /// Arguments of `nono container cleanup`. A limit of 0 is none.
 #[derive(Debug, Args)]

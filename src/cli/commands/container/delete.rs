@@ -8,7 +8,7 @@ use crate::cli::Outcome;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
-use crate::container::{ContainerHistory, LocalStorage, RemovalReport, remove};
+use nono_container::{ContainerHistory, LocalStorage, RemovalReport, remove};
 
 /// Arguments of `nono container delete`.
 #[derive(Debug, Args)]

@@ -9,8 +9,8 @@ use crate::cli::Outcome;
 use crate::cli::context::{BOLD, Context};
 use crate::cli::error::CliError;
 use crate::cli::render::{Palette, change_line};
-use crate::container::{ContainerDiff, ContainerHistory, FieldChange, LocalStorage, compare};
-use crate::path_text::Shown;
+use nono_container::{ContainerDiff, ContainerHistory, FieldChange, LocalStorage, compare};
+use nono_engine::path_text::Shown;
 
 /// Arguments of `nono container diff`.
 #[derive(Debug, Args)]

@@ -10,10 +10,10 @@ use crate::cli::Outcome;
 use crate::cli::context::{BOLD, Context, DIM};
 use crate::cli::error::CliError;
 use crate::cli::render::{absolute_time, byte_size};
-use crate::container::restore::unfinished;
-use crate::container::{ContainerHistory, LocalStorage, SnapshotStorage, Trigger};
-use crate::path_text::Shown;
-use crate::snapshot::Restoration;
+use nono_container::restore::unfinished;
+use nono_container::{ContainerHistory, LocalStorage, SnapshotStorage, Trigger};
+use nono_engine::path_text::Shown;
+use nono_engine::snapshot::Restoration;
 
 /// Arguments of `nono container list`.
 #[derive(Debug, Args)]

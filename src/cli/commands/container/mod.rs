@@ -19,8 +19,8 @@ use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
-use crate::container::restore::{RestoreError, unfinished};
-use crate::container::{ContainerError, Docker, LocalStorage, recover};
+use nono_container::restore::{RestoreError, unfinished};
+use nono_container::{ContainerError, Docker, LocalStorage, recover};
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
@@ -54,7 +54,7 @@ pub(in crate::cli) fn run(
 ) -> Outcome {
     let storage = LocalStorage::new(store.catalog()?.root().to_owned());
     for left in recover(&storage)? {
-        let name = crate::path_text::Shown::bytes(left.name.as_bytes()).to_string();
+        let name = nono_engine::path_text::Shown::bytes(left.name.as_bytes()).to_string();
         match left.problem {
             None => context.warn(format_args!(
                 "container {name} was left paused by an interrupted nono, and goes on now"

@@ -10,15 +10,15 @@ use clap::Args;
 use crate::cli::Outcome;
 use crate::cli::context::{BOLD, Context};
 use crate::cli::progress::Bar;
-use crate::container::restore::{
+use nono_container::restore::{
     Extent, HealthCheck, Job, RestoreError, RestoreOptions, RestoreReport, Safety, Way, plan,
     restore,
 };
-use crate::container::{
+use nono_container::{
     ContainerHistory, Docker, LocalStorage, SnapshotOptions, Trigger, Watcher, take_locked,
 };
-use crate::path_text::Shown;
-use crate::snapshot::RestorationMode;
+use nono_engine::path_text::Shown;
+use nono_engine::snapshot::RestorationMode;
 
 /// Arguments of `nono container restore`.
 #[derive(Debug, Args)]

@@ -9,9 +9,9 @@ use crate::cli::Outcome;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
-use crate::container::restore::{Direction, HealthCheck, ResumeReport, interrupted, resume};
-use crate::container::{ContainerHistory, Docker, LocalStorage};
-use crate::path_text::Shown;
+use nono_container::restore::{Direction, HealthCheck, ResumeReport, interrupted, resume};
+use nono_container::{ContainerHistory, Docker, LocalStorage};
+use nono_engine::path_text::Shown;
 
 /// Arguments of `nono container resume`.
 #[derive(Debug, Args)]

@@ -11,10 +11,10 @@ use crate::cli::Outcome;
 use crate::cli::context::{BOLD, Context, DIM};
 use crate::cli::error::CliError;
 use crate::cli::render::{absolute_time, byte_size};
-use crate::container::{ContainerHistory, ContainerRecord, LocalStorage, MountKind};
-use crate::object::ContentHash;
-use crate::path_text::Shown;
-use crate::snapshot::{ContainerSession, NotCaptured, Totals};
+use nono_container::{ContainerHistory, ContainerRecord, LocalStorage, MountKind};
+use nono_engine::object::ContentHash;
+use nono_engine::path_text::Shown;
+use nono_engine::snapshot::{ContainerSession, NotCaptured, Totals};
 
 /// Arguments of `nono container show`.
 #[derive(Debug, Args)]

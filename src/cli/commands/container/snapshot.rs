@@ -12,13 +12,13 @@ use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::config::ContainerLimits;
-use crate::container::{
+use nono_container::{
     Docker, LocalStorage, RemovalReport, SnapshotOptions, SnapshotReport, Trigger, cleanup,
     take_snapshot,
 };
-use crate::path_text::Shown;
-use crate::progress::NoProgress;
-use crate::snapshot::VolumeSource;
+use nono_engine::path_text::Shown;
+use nono_engine::progress::NoProgress;
+use nono_engine::snapshot::VolumeSource;
 
 /// Arguments of `nono container snapshot`.
 #[derive(Debug, Args)]

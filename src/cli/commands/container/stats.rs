@@ -8,8 +8,8 @@ use jiff::Zoned;
 use crate::cli::Outcome;
 use crate::cli::context::{BOLD, Context};
 use crate::cli::render::{absolute_time, byte_size};
-use crate::container::{LocalStorage, container_stats};
-use crate::path_text::Shown;
+use nono_container::{LocalStorage, container_stats};
+use nono_engine::path_text::Shown;
 
 /// Arguments of `nono container stats`.
 #[derive(Debug, Args)]

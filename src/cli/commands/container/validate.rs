@@ -6,8 +6,8 @@ use clap::Args;
 
 use crate::cli::Outcome;
 use crate::cli::context::Context;
-use crate::container::{ContainerHistory, Docker, LocalStorage, validate};
-use crate::path_text::Shown;
+use nono_container::{ContainerHistory, Docker, LocalStorage, validate};
+use nono_engine::path_text::Shown;
 
 /// Arguments of `nono container validate`.
 #[derive(Debug, Args)]

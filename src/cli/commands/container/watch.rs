@@ -11,7 +11,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::cli::Outcome;
 use crate::cli::error::CliError;
 use crate::cli::signals::{self, Taken};
-use crate::container::{LocalStorage, Watcher, watch};
+use nono_container::{LocalStorage, Watcher, watch};
 
 /// The name of the hidden command.
 pub(in crate::cli) const NAME: &str = "__container-watch";

@@ -4,7 +4,7 @@ use super::Finding;
 use crate::cli::args::StoreArgs;
 use crate::cli::commands::agent;
 use crate::cli::error::CliError;
-use crate::path_text::Shown;
+use nono_engine::path_text::Shown;
 
 pub(super) fn hooks(store: &StoreArgs) -> Result<Finding, CliError> {
     const WHAT: &str = "agents";

@@ -19,7 +19,7 @@ use crate::cli::error::CliError;
 use crate::cli::launch::{self, Offered};
 use crate::config::{ConfigError, FlagSettings, ProfileLibrary, Settings, Surroundings};
 use crate::sandbox::Support;
-use crate::sys;
+use nono_engine::sys;
 
 /// Arguments of `nono doctor`.
 #[derive(Debug, Args)]

@@ -6,8 +6,8 @@ use std::path::Path;
 use nono_mount::MountedAt;
 
 use super::Finding;
-use crate::path_text::Shown;
-use crate::sys;
+use nono_engine::path_text::Shown;
+use nono_engine::sys;
 
 pub(super) fn fuse() -> Finding {
     const WHAT: &str = "FUSE";

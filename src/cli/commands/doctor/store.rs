@@ -7,12 +7,12 @@ use crate::cli::error::CliError;
 use crate::cli::render::byte_size;
 use crate::cli::state_before;
 #[cfg(feature = "container")]
-use crate::container::LocalStorage;
+use nono_container::LocalStorage;
 #[cfg(feature = "container")]
-use crate::container::restore::{Interrupted, RestoreError, unfinished};
-use crate::path_text::Shown;
-use crate::session::{Catalog, SessionStatus, SessionSummary};
-use crate::sys::{self, Dir, IoContext, TempFile};
+use nono_container::restore::{Interrupted, RestoreError, unfinished};
+use nono_engine::path_text::Shown;
+use nono_engine::session::{Catalog, SessionStatus, SessionSummary};
+use nono_engine::sys::{self, Dir, IoContext, TempFile};
 
 /// Less free space than this is a problem, in bytes.
 const LITTLE_SPACE: u64 = 1 << 30;

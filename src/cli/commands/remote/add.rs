@@ -9,8 +9,8 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::sealing::{SealArgs, encryption_of};
 use crate::config::{ConfigFile, NamedRemote, is_remote_name};
-use crate::path_text::Shown;
-use crate::remote::{Address, Place};
+use nono_archive::remote::{Address, Place};
+use nono_engine::path_text::Shown;
 
 /// Arguments of `nono remote add`.
 #[derive(Debug, Args)]

@@ -6,15 +6,15 @@ use std::io::Write;
 use clap::Args;
 use serde::Serialize;
 
-use crate::archive::ArchiveName;
 use crate::cli::Outcome;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::cli::sealing::{Target, counted};
-use crate::path_text::Shown;
-use crate::progress::{Amount, Progress, Stage};
+use nono_archive::ArchiveName;
+use nono_engine::path_text::Shown;
+use nono_engine::progress::{Amount, Progress, Stage};
 
 /// Arguments of `nono remote cleanup`.
 #[derive(Debug, Args)]

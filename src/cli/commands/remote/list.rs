@@ -9,7 +9,7 @@ use crate::cli::args::surroundings;
 use crate::cli::context::{BOLD, Context};
 use crate::cli::sealing::{encryption_words, refuse_private_keys};
 use crate::config;
-use crate::path_text::Shown;
+use nono_engine::path_text::Shown;
 
 /// Arguments of `nono remote list`.
 #[derive(Debug, Args)]

@@ -5,14 +5,14 @@ use std::io::Write;
 use clap::Args;
 use serde::Serialize;
 
-use crate::archive::ArchiveName;
 use crate::cli::Outcome;
 use crate::cli::context::{BOLD, Context, YELLOW};
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::cli::sealing::{Target, counted, encryption_words};
-use crate::path_text::Shown;
-use crate::remote::SessionArchives;
+use nono_archive::ArchiveName;
+use nono_archive::remote::SessionArchives;
+use nono_engine::path_text::Shown;
 
 /// Arguments of `nono remote show`.
 #[derive(Debug, Args)]

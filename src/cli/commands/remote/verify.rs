@@ -11,8 +11,8 @@ use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::cli::sealing::{Target, UnsealArgs, counted, identities};
-use crate::path_text::Shown;
-use crate::remote::{RemoteProblem, RemoteProblemKind, check};
+use nono_archive::remote::{RemoteProblem, RemoteProblemKind, check};
+use nono_engine::path_text::Shown;
 
 /// So many problems are named.
 const NAMED: usize = 50;

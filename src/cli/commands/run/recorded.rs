@@ -23,11 +23,11 @@ use crate::cli::together::Together;
 use crate::cli::unrecorded::Unrecorded;
 use crate::cli::{Outcome, retention, review, signals, state_before};
 use crate::config::Settings;
-use crate::diff::{ChangeSummary, Comparison};
-use crate::progress::Progress;
-use crate::session::{Catalog, RecordError, RecordRequest, Recorded, Recording, StoreModes};
-use crate::snapshot::{SessionDir, SessionOrigin, SnapshotError, SnapshotManifest};
-use crate::store::ObjectSource;
+use nono_engine::diff::{ChangeSummary, Comparison};
+use nono_engine::progress::Progress;
+use nono_engine::session::{Catalog, RecordError, RecordRequest, Recorded, Recording, StoreModes};
+use nono_engine::snapshot::{SessionDir, SessionOrigin, SnapshotError, SnapshotManifest};
+use nono_engine::store::ObjectSource;
 
 pub(super) fn run(job: &Job<'_>, catalog: &Catalog, settings: &Settings) -> Outcome {
     let context = job.context;

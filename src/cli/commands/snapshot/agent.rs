@@ -18,11 +18,11 @@ use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::config::{AgentState, ProfileLibrary, Settings, Surroundings};
-use crate::diff::Comparison;
-use crate::path_text::{Shown, serde_paths};
-use crate::session::{Catalog, RecordRequest, Recording};
-use crate::snapshot::{NotCapturedReason, SessionOrigin};
-use crate::walk::ExclusionConfig;
+use nono_engine::diff::Comparison;
+use nono_engine::path_text::{Shown, serde_paths};
+use nono_engine::session::{Catalog, RecordRequest, Recording};
+use nono_engine::snapshot::{NotCapturedReason, SessionOrigin};
+use nono_engine::walk::ExclusionConfig;
 
 /// An agent on this machine.
 struct Detected {

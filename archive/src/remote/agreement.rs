@@ -1,0 +1,100 @@
+//! Whether a session at a place is the one that is here.
+//!
+//! Two stores may go on with one session: each records a snapshot of the same number. The newest
+//! snapshot that is both here and there decides, because a manifest names the one before it. A push
+//! also compares what appears there while it goes on.
+
+use super::error::RemoteError;
+use super::inventory::SessionArchives;
+use super::place::Place;
+use super::watched::Failure;
+use crate::{ArchiveError, Identities, snapshot_in};
+use nono_engine::object::ContentHash;
+use nono_engine::progress::Progress;
+
+/// The outcome of a comparison.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Agreement {
+    /// The history there is the one here, or there is nothing to compare.
+    Same,
+    /// The snapshot of this number is another one there.
+    Other(u64),
+    /// An archive is encrypted, and only its key could tell.
+    Unknown,
+    /// An archive cannot be told from junk.
+    Unusable { archive: String, reason: String },
+}
+
+/// The newest snapshot that has an archive and a manifest here.
+pub(super) fn newest_common(held: &SessionArchives, here: &[ContentHash]) -> Option<u64> {
+    let is_here = |number: &u64| usize::try_from(*number).is_ok_and(|it| it < here.len());
+    held.numbers().into_iter().rev().find(is_here)
+}
+
+/// Compares the newest snapshot that has an archive and a manifest here. `here` are the hashes of
+/// the manifests, by number. Of several archives of one snapshot, one that is the same is enough:
+/// a reader finds out which one it can use.
+pub(super) fn compare(
+    place: &Place,
+    held: &SessionArchives,
+    here: &[ContentHash],
+    identities: &Identities,
+    progress: &dyn Progress,
+) -> Result<Agreement, RemoteError> {
+    let Some(number) = newest_common(held, here) else { return Ok(Agreement::Same) };
+    let found = compare_each(place, held, number, here, identities, progress)?;
+    Ok(match found.contains(&Agreement::Same) {
+        true => Agreement::Same,
+        false => found.into_iter().next().unwrap_or(Agreement::Same),
+    })
+}
+
+/// Compares every archive of a snapshot; `None` if there is none. One that is another one decides:
+/// whoever stores more would make a mixture of two histories.
+pub(super) fn compare_all(
+    place: &Place,
+    held: &SessionArchives,
+    number: u64,
+    here: &[ContentHash],
+    identities: &Identities,
+    progress: &dyn Progress,
+) -> Result<Option<Agreement>, RemoteError> {
+    let found = compare_each(place, held, number, here, identities, progress)?;
+    let clear = [Agreement::Other(number), Agreement::Same];
+    let clear = clear.into_iter().find(|it| found.contains(it));
+    Ok(clear.or_else(|| found.into_iter().next()))
+}
+
+/// What each archive of a snapshot is. One that is gone meanwhile is nothing.
+fn compare_each(
+    place: &Place,
+    held: &SessionArchives,
+    number: u64,
+    here: &[ContentHash],
+    identities: &Identities,
+    progress: &dyn Progress,
+) -> Result<Vec<Agreement>, RemoteError> {
+    let mut found = Vec::new();
+    for (name, _) in held.all().filter(|(name, _)| name.id.number() == number) {
+        let key = name.to_string();
+        let failure = Failure::default();
+        let source = match place.open_object(&key, progress) {
+            // A cleanup was faster.
+            Err(RemoteError::Missing { .. }) => continue,
+            opened => failure.watch(opened?),
+        };
+        found.push(match snapshot_in(source, identities) {
+            Ok(hash) if here.get(number as usize) == Some(&hash) => Agreement::Same,
+            Ok(_) => Agreement::Other(number),
+            Err(_) if progress.is_cancelled() => return Err(RemoteError::Cancelled),
+            Err(error) => match failure.error(&key, &place.address().to_string()) {
+                Some(broken) => return Err(broken),
+                None => match error {
+                    ArchiveError::Encrypted | ArchiveError::WrongKey => Agreement::Unknown,
+                    error => Agreement::Unusable { archive: key, reason: error.to_string() },
+                },
+            },
+        });
+    }
+    Ok(found)
+}

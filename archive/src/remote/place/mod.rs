@@ -1,0 +1,149 @@
+//! What can be done at a remote, whatever it is: list, read, store under a new name, remove.
+
+mod bucket;
+mod client;
+mod directory;
+mod download;
+mod masking;
+mod runtime;
+mod shared_credentials;
+mod upload;
+
+use std::io::{self, Read, Write};
+
+use super::address::Address;
+use super::error::RemoteError;
+use nono_engine::progress::Progress;
+
+/// An object at a remote.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    /// Its name, below the folder of the remote: `SESSION/FILE`.
+    pub key: String,
+    /// Its length in bytes.
+    pub size_bytes: u64,
+}
+
+/// Writes the bytes of a new object. Called once.
+pub type Source<'a> = dyn FnMut(&mut dyn Write) -> io::Result<()> + 'a;
+
+/// An open remote.
+pub struct Place {
+    address: Address,
+    backend: Box<dyn Backend>,
+}
+
+impl std::fmt::Debug for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Place({})", self.address)
+    }
+}
+
+/// A directory, or an object store.
+trait Backend: Send + Sync {
+    fn list(&self, folder: &str, progress: &dyn Progress) -> Result<Vec<Stored>, RemoteError>;
+
+    fn linked(&self) -> Result<Vec<String>, RemoteError> {
+        Ok(Vec::new())
+    }
+
+    fn put_new(
+        &self,
+        key: &str,
+        source: &mut Source<'_>,
+        progress: &dyn Progress,
+    ) -> Result<Option<u64>, RemoteError>;
+
+    fn open<'a>(
+        &'a self,
+        key: &str,
+        progress: &'a dyn Progress,
+    ) -> Result<Box<dyn Read + Send + 'a>, RemoteError>;
+
+    fn remove(&self, key: &str, progress: &dyn Progress) -> Result<(), RemoteError>;
+
+    fn clear_leftovers(&self, progress: &dyn Progress) -> Result<(), RemoteError>;
+}
+
+impl Place {
+    /// Opens a remote. An object store is not asked anything yet. With `make`, a missing directory
+    /// is made, if its parent exists.
+    ///
+    /// # Errors
+    /// [`RemoteError::Setup`], [`RemoteError::NoDirectory`].
+    pub fn open(address: &Address, make: bool) -> Result<Self, RemoteError> {
+        let backend: Box<dyn Backend> = match address {
+            Address::Directory(path) => Box::new(directory::Directory::open(path, make)?),
+            Address::Bucket(bucket) => Box::new(bucket::Cloud::open(bucket, address.to_string())?),
+        };
+        Ok(Self { address: address.clone(), backend })
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// All objects in a folder, or all of the remote for the empty name, sorted by name. Objects
+    /// that are being stored are not among them.
+    ///
+    /// # Errors
+    /// When the place cannot be reached or read.
+    pub fn list(&self, folder: &str, progress: &dyn Progress) -> Result<Vec<Stored>, RemoteError> {
+        let mut stored = self.backend.list(folder, progress)?;
+        stored.sort_by(|a, b| a.key.cmp(&b.key));
+        Ok(stored)
+    }
+
+    /// Folders of sessions that are symlinks, sorted. Nothing in them is part of the place.
+    ///
+    /// # Errors
+    /// When the place cannot be read.
+    pub fn linked(&self) -> Result<Vec<String>, RemoteError> {
+        let mut linked = self.backend.linked()?;
+        linked.sort();
+        Ok(linked)
+    }
+
+    /// Stores what `source` writes under a name that is free, and returns the number of bytes. It
+    /// appears complete or not at all. `None`: the name is taken, and its object stays as it is.
+    ///
+    /// # Errors
+    /// [`RemoteError::Source`] when `source` fails; else as the place answers.
+    pub fn put_new(
+        &self,
+        key: &str,
+        source: &mut Source<'_>,
+        progress: &dyn Progress,
+    ) -> Result<Option<u64>, RemoteError> {
+        self.backend.put_new(key, source, progress)
+    }
+
+    /// Opens an object for reading, once from its beginning to its end.
+    ///
+    /// # Errors
+    /// [`RemoteError::Missing`]; else as the place answers.
+    pub fn open_object<'a>(
+        &'a self,
+        key: &str,
+        progress: &'a dyn Progress,
+    ) -> Result<Box<dyn Read + Send + 'a>, RemoteError> {
+        self.backend.open(key, progress)
+    }
+
+    /// Removes an object. One that is gone is no error.
+    ///
+    /// # Errors
+    /// As the place answers.
+    pub fn remove(&self, key: &str, progress: &dyn Progress) -> Result<(), RemoteError> {
+        self.backend.remove(key, progress)
+    }
+
+    /// Removes what killed pushes of this machine have left at the place.
+    ///
+    /// # Errors
+    /// As the place answers.
+    pub fn clear_leftovers(&self, progress: &dyn Progress) -> Result<(), RemoteError> {
+        self.backend.clear_leftovers(progress)
+    }
+}

@@ -1,0 +1,212 @@
+//! The directory of one session: its manifest and its locks.
+//!
+//! ```text
+//! <session>/           0700
+//!   manifest.json      replaced at once whenever a snapshot is added or the session ends
+//!   objects            a directory, or a link to the store that sessions share
+//!   snapshots/0/manifest.json
+//!   snapshots/0/removed.json    only of a removed snapshot
+//!   restore.journal    only while a restore is at work, or after it was interrupted
+//!   .lock              held exclusively while a snapshot is written or restored
+//!   .running           held exclusively by the supervisor of a command, as long as it lives
+//! ```
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use super::documents::{read_session, write_session};
+use super::manifests::ManifestError;
+use super::metadata::SessionMetadata;
+use crate::layout;
+use crate::sys::{self, Dir, FileLock, FileTime};
+
+/// A session's directory. Holds no descriptor, so that a list of a thousand sessions is no problem.
+#[derive(Debug, Clone)]
+pub struct SessionDir {
+    path: PathBuf,
+}
+
+const LOCK_NAME: &str = ".lock";
+const RUNNING_NAME: &str = ".running";
+
+impl SessionDir {
+    /// Opens a session.
+    ///
+    /// # Errors
+    /// When the directory is missing or cannot be read.
+    pub fn open(path: &Path) -> Result<Self, ManifestError> {
+        Dir::open(path)?;
+        Ok(Self { path: path.to_owned() })
+    }
+
+    /// Whether it was removed since it was opened.
+    pub fn is_gone(&self) -> bool {
+        self.dir().is_err_and(|error| error.is_gone())
+    }
+
+    /// A time not before it began, and mostly soon after: when its first snapshot was written, or
+    /// else when its directory last changed.
+    pub(crate) fn latest_begin(&self) -> sys::Result<FileTime> {
+        let dir = self.dir()?;
+        match dir.try_stat(layout::snapshot_manifest(0).as_bytes())? {
+            Some(first) => Ok(first.mtime),
+            None => Ok(dir.stat_self()?.mtime),
+        }
+    }
+
+    /// The directory, opened.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn dir(&self) -> sys::Result<Dir> {
+        Dir::open(&self.path)
+    }
+
+    /// Opens a session, making its directory when it is missing.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn create(path: &Path) -> Result<Self, ManifestError> {
+        sys::create_private_dir(path)?;
+        let session = Self::open(path)?;
+        match session.dir()?.make_dir(layout::SNAPSHOTS.as_bytes(), 0o700) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error.into()),
+            _ => Ok(session),
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The session's id: the name of its directory.
+    pub fn id(&self) -> String {
+        let name = self.path().file_name().unwrap_or_default();
+        crate::path_text::encode(name.as_bytes()).into_owned()
+    }
+
+    /// Where the session's objects are.
+    pub fn objects_path(&self) -> PathBuf {
+        self.path().join(layout::OBJECTS)
+    }
+
+    /// Whether there is a journal of a restore: one is at work, or was interrupted.
+    ///
+    /// # Errors
+    /// When the directory cannot be looked at.
+    pub fn has_restore_journal(&self) -> Result<bool, ManifestError> {
+        Ok(self.dir()?.try_stat(layout::RESTORE_JOURNAL.as_bytes())?.is_some())
+    }
+
+    /// Whether a restore needs the session with all of its snapshots: one of files or of a
+    /// container is at work, or was interrupted.
+    ///
+    /// # Errors
+    /// When the directory cannot be looked at.
+    pub fn is_needed_by_restore(&self) -> Result<bool, ManifestError> {
+        let journal = layout::CONTAINER_RESTORE_JOURNAL.as_bytes();
+        Ok(self.has_restore_journal()? || self.dir()?.try_stat(journal)?.is_some())
+    }
+
+    /// Whether a restore was interrupted, so that it has to be finished or taken back.
+    ///
+    /// # Errors
+    /// When the directory cannot be looked at.
+    pub fn has_interrupted_restore(&self) -> Result<bool, ManifestError> {
+        // A process at work holds the lock, and may have ended before it could be tried.
+        Ok(self.has_restore_journal()?
+            && self.try_lock()?.is_some()
+            && self.has_restore_journal()?)
+    }
+
+    /// Waits until nobody else writes this session, and keeps others from it.
+    ///
+    /// # Errors
+    /// When the lock file cannot be made.
+    pub fn lock(&self) -> Result<FileLock, ManifestError> {
+        Ok(FileLock::exclusive(&self.path().join(LOCK_NAME))?)
+    }
+
+    /// Keeps others from writing this session, without waiting. `None`: somebody else writes it.
+    ///
+    /// # Errors
+    /// When the lock file cannot be made.
+    pub fn try_lock(&self) -> Result<Option<FileLock>, ManifestError> {
+        Ok(FileLock::try_exclusive(&self.path().join(LOCK_NAME))?)
+    }
+
+    /// Marks the session as running, for as long as the value lives. Waits for those who are just
+    /// looking whether it runs.
+    ///
+    /// # Errors
+    /// When the lock file cannot be made.
+    pub fn lock_running(&self) -> Result<FileLock, ManifestError> {
+        Ok(FileLock::exclusive(&self.path().join(RUNNING_NAME))?)
+    }
+
+    /// Whether a supervisor of this session is alive.
+    ///
+    /// # Errors
+    /// When the lock file cannot be looked at.
+    pub fn is_running(&self) -> Result<bool, ManifestError> {
+        if self.dir()?.try_stat(RUNNING_NAME.as_bytes())?.is_none() {
+            return Ok(false);
+        }
+        // Shared, so that two who look do not take each other for a supervisor.
+        Ok(FileLock::try_shared(&self.path().join(RUNNING_NAME))?.is_none())
+    }
+
+    /// The session's manifest. One that something else than this program changed is
+    /// [marked](SessionMetadata::altered), and can be used as far as it can be read: it must not
+    /// keep anybody from a restore.
+    ///
+    /// # Errors
+    /// As [`ManifestError`] says.
+    pub fn metadata(&self) -> Result<SessionMetadata, ManifestError> {
+        read_session(&self.dir()?)
+    }
+
+    /// Replaces the session's manifest, durably, and removes what a crash left of earlier attempts.
+    /// Under the session's lock.
+    ///
+    /// # Errors
+    /// When it cannot be written; the old one is then still there.
+    pub fn save_metadata(&self, metadata: &SessionMetadata) -> Result<(), ManifestError> {
+        let dir = self.dir()?;
+        write_session(&dir, metadata)?;
+        dir.remove_unfinished(layout::MANIFEST.as_bytes());
+        dir.remove_unfinished(layout::RESTORE_JOURNAL.as_bytes());
+        Ok(())
+    }
+
+    /// Pins the session, so that retention never removes it, or takes the pin away. Says whether
+    /// that changed anything. Waits until nobody else writes the session.
+    ///
+    /// # Errors
+    /// When its manifest cannot be used or written; it is then as it was.
+    pub fn set_pinned(&self, pinned: bool) -> Result<bool, ManifestError> {
+        let _lock = self.lock()?;
+        let metadata = self.metadata()?;
+        if metadata.pinned == pinned {
+            return Ok(false);
+        }
+        write_session(&self.dir()?, &SessionMetadata { pinned, ..metadata })?;
+        Ok(true)
+    }
+
+    /// When something was last recorded in the session: the time of its newest snapshot's manifest.
+    ///
+    /// # Errors
+    /// When the session cannot be looked at.
+    pub(crate) fn last_written(&self) -> Result<Option<FileTime>, ManifestError> {
+        let Some(number) = self.manifest_numbers()?.pop() else { return Ok(None) };
+        let found = self.dir()?.try_stat(layout::snapshot_manifest(number).as_bytes())?;
+        Ok(found.map(|stat| stat.mtime))
+    }
+
+    /// Where a snapshot's manifest is.
+    pub fn manifest_path(&self, number: u64) -> PathBuf {
+        self.path().join(layout::snapshot_manifest(number))
+    }
+}

@@ -1,0 +1,106 @@
+//! The only module that touches the file system.
+//!
+//! Everything goes through a directory descriptor ([`Dir`]) and one name, never through a long path
+//! that somebody could swap a symlink into; longer relative paths are resolved with `openat2` and
+//! `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`. Every error says which operation failed on which path.
+//! All raw calls come from `rustix`, so there is no `unsafe` here either. Public is what the types
+//! of other modules are made of, and what the packages around the engine need: an error, a
+//! directory, the clock.
+
+#![allow(clippy::disallowed_methods, reason = "this is the module the others are sent to")]
+#![cfg_attr(
+    not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")),
+    allow(dead_code, unused_imports, reason = "some of it is for the walls of commands alone")
+)]
+
+mod dir;
+mod early_flush;
+mod error;
+mod fail_point;
+mod file;
+mod frozen;
+mod inode;
+mod lock;
+#[cfg(feature = "fail-points")]
+mod operation_log;
+mod path;
+mod priority;
+mod stat;
+mod thread;
+mod xattr;
+
+pub use dir::Dir;
+pub(crate) use dir::{ListedName, MountId};
+pub(crate) use early_flush::EarlyFlush;
+pub use error::IoContext;
+pub use error::{Error, Result};
+pub use fail_point::before_request;
+pub use file::{
+    TempFile, allocated_ranges, drop_cached_pages, open_log, open_named, open_nowhere,
+    open_to_write, read_full_at, read_kernel_file, reflink, stat_open_file, try_open_device,
+    will_read_in_order, write_kernel_file,
+};
+pub use inode::Inode;
+pub use lock::FileLock;
+pub use path::{
+    canonical_parent, create_private_dir, create_private_file, current_dir, current_or_former_dir,
+    find_program, identity, is_executable, kind_of, leads_to_dir, links_on_the_way, plain_absolute,
+    real_or_future_path, real_path,
+};
+pub use priority::lower_priority;
+pub use stat::{Device, FileKind, FileSystemSpace, FileTime, Stat, coarse_now};
+pub use thread::{spawn, spawn_scoped};
+
+/// Effective user id of this process.
+pub fn effective_uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// The groups in which this process is: the files of its user may have these.
+pub(crate) fn groups() -> Vec<u32> {
+    let more = rustix::process::getgroups().unwrap_or_default();
+    more.into_iter().map(|group| group.as_raw()).chain([effective_gid()]).collect()
+}
+
+/// Effective group id of this process.
+pub fn effective_gid() -> u32 {
+    rustix::process::getegid().as_raw()
+}
+
+/// The signals that this process ignores, as whoever started it may want it (`nohup`): bit 0 is
+/// number 1.
+pub fn ignored_signals() -> u64 {
+    // Where there is no such file, the answer is the usual one.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+/// Makes this process the leader of a session of its own, without a terminal: closing the terminal
+/// it was started from does not end it.
+///
+/// # Errors
+/// When it leads a group of processes already.
+pub fn start_process_session() -> Result<()> {
+    rustix::process::setsid().at("start a session for", std::path::Path::new("this process"))?;
+    Ok(())
+}
+
+/// Lets this process open as many files as it may. Soft limits are low for the sake of programs
+/// that use `select`, which this one does not.
+pub fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Most commands do not need an unsupported call, and the others say so.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+/// 16 bytes that nobody can guess or repeat.
+///
+/// # Errors
+/// When the kernel has no randomness to give, which it always has after boot.
+pub fn random_bytes() -> Result<[u8; 16]> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).at("get random bytes from", std::path::Path::new("the kernel"))?;
+    Ok(bytes)
+}
