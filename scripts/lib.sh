@@ -43,3 +43,40 @@ install_packages() {
 fuse_is_usable() {
     [ -r /dev/fuse ] && [ -w /dev/fuse ]
 }
+
+# tools_dir: where programs for tests are installed; with CI=true once for each machine.
+tools_dir() {
+    if [ "${CI:-}" = true ]; then
+        printf %s "${XDG_CACHE_HOME:-$HOME/.cache}/nono-ci/tools"
+    else
+        printf %s "$PWD/target/test-tools"
+    fi
+}
+
+# ground_in_memory: mounts an ext4 image in memory and exports NONO_TEST_DIR, the ground of the
+# tests' projects and stores: each snapshot flushes its file system. Without root or /dev/shm they
+# stay on the disk.
+ground_in_memory() {
+    [ "$(id -u)" = 0 ] && [ -d /dev/shm ] && [ -z "${NONO_TEST_DIR:-}" ] || return 0
+    GROUND_IMAGE=$(mktemp /dev/shm/nono-tests-XXXXXX.ext4)
+    NONO_TEST_DIR=$(mktemp -d /var/tmp/nono-tests-XXXXXX)
+    truncate -s 5G "$GROUND_IMAGE"
+    if mkfs.ext4 -q -F "$GROUND_IMAGE" && mount -o loop "$GROUND_IMAGE" "$NONO_TEST_DIR"; then
+        chmod 1777 "$NONO_TEST_DIR"
+        export NONO_TEST_DIR
+    else
+        rm -rf "$GROUND_IMAGE" "$NONO_TEST_DIR"
+        unset NONO_TEST_DIR GROUND_IMAGE
+        echo "the tests run on the disk: an image in memory cannot be mounted here" >&2
+    fi
+}
+
+# leave_ground: unmounts and removes that image.
+leave_ground() {
+    [ -n "${GROUND_IMAGE:-}" ] || return 0
+    # Lazily: a process that a failed test left may still be in it.
+    umount -l "$NONO_TEST_DIR" 2>/dev/null || true
+    rm -f "$GROUND_IMAGE"
+    rmdir "$NONO_TEST_DIR" 2>/dev/null || true
+    GROUND_IMAGE=
+}

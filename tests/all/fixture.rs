@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::SystemTime;
 
-use nono::object::FileTime;
+use nono_engine::object::FileTime;
 use serde_json::Value;
 
 use crate::not_run::not_run;
@@ -59,9 +59,11 @@ impl Finished {
 
 impl Fixture {
     /// As the user who runs the tests. In a directory that no built-in grant reaches: a test in
-    /// `/tmp` and `/dev/shm`, in whose place a command has others, proves nothing.
+    /// `/tmp` and `/dev/shm`, in whose place a command has others, proves nothing. `scripts/test`
+    /// mounts an ext4 image in memory and names it in `NONO_TEST_DIR`.
     pub fn new() -> Self {
-        Self::in_dir(tempfile::tempdir_in("/var/tmp").unwrap())
+        let ground = std::env::var_os("NONO_TEST_DIR").unwrap_or_else(|| "/var/tmp".into());
+        Self::in_dir(tempfile::tempdir_in(ground).unwrap())
     }
 
     /// Below `/tmp`, as many programs' test projects are.
@@ -249,7 +251,7 @@ pub fn settle() {
     // File systems may keep a finer time than the coarse clock, which may be a tick behind it.
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     let written = FileTime { seconds: now.as_secs() as i64, nanoseconds: now.subsec_nanos() };
-    while nono::sys::coarse_now() <= written {
+    while nono_engine::sys::coarse_now() <= written {
         std::thread::yield_now();
     }
 }
