@@ -1,8 +1,8 @@
 //! Containers: their snapshots, and the way back.
 //!
 //! The history of one container is an ordinary session of the store with the origin
-//! [`Container`](nono_engine::snapshot::SessionOrigin::Container). Its snapshots are ordinary snapshots
-//! whose tracked paths are virtual:
+//! [`Container`](nono_engine::snapshot::SessionOrigin::Container). Its snapshots are ordinary
+//! snapshots whose tracked paths are virtual:
 //!
 //! ```text
 //! /container.json    the record: configuration, image, mounts, networks ([`ContainerRecord`])
@@ -25,9 +25,9 @@
 //!   [`changes`](ContainerHistory::changes) give the tree object of a volume and of the changed
 //!   files, to be read with [`read_tree`](nono_engine::store::read_tree) from
 //!   [`objects`](ContainerHistory::objects).
-//! - [`ContainerSession`](nono_engine::snapshot::ContainerSession), in the session's manifest, holds the
-//!   facts that change after a snapshot: the name, the source of the volumes' contents, and each
-//!   restoration. [`ContainerHistory::note_restoration`] adds one under the session's lock. A new
+//! - [`ContainerSession`](nono_engine::snapshot::ContainerSession), in the session's manifest,
+//!   holds the facts that change after a snapshot: the name, the source of the volumes' contents,
+//!   and each restoration. [`ContainerHistory::note_restoration`] adds one under the session's lock. A new
 //!   container of a restore bears the label [`LABEL_RESTORED_FROM`] with `SESSION/N`.
 //!
 //! Always true: the record appears with its snapshot, after everything else is durable. An image

@@ -1,8 +1,8 @@
 //! The parts of a capture, each by itself: hashing, the tree codec, the walk, the stat cache.
 //!
-//! `cargo bench --package nono-engine`; a word behind `--` chooses some of them, and `--save-baseline
-//! NAME` and `--baseline NAME` compare two versions. `scripts/bench` measures the whole program
-//! instead.
+//! `cargo bench --package nono-engine`; a word behind `--` chooses some of them, and
+//! `--save-baseline NAME` and `--baseline NAME` compare two versions. `scripts/bench` measures the
+//! whole program instead.
 
 #![allow(clippy::disallowed_methods, reason = "it makes the files that it measures with")]
 

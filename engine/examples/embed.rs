@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (exclusion, budget) = (ExclusionConfig::default(), Budget::default());
     let manager = SnapshotManager::new(&session, &paths, exclusion, budget)?;
     let baseline = manager.create_baseline()?;
-    writeln!(stdout(), "recorded {} files", baseline.totals.files)?;
+    writeln!(stdout(), "recorded {} files", baseline.totals.file_count)?;
 
     // The work to be undone, of an agent or of any other program.
     fs::write(project.join("changed.txt"), "after")?;

@@ -126,7 +126,7 @@ impl ContainerEngine {
                 ..self.options()
             };
             let progress = Arc::clone(counter);
-            let taken = container::take_locked(docker, &self.storage, id, &options, progress)?;
+            let taken = nono_container::take_locked(docker, &self.storage, id, &options, progress)?;
             Ok(Safety { session_id: taken.session_id, number: taken.snapshot })
         }
     }
@@ -187,7 +187,13 @@ impl ContainerEngine {
         call_telling(py, "snapshot", self.storage.root(), progress, |counter| {
             attach(stop.as_ref(), &counter);
             let docker = self.connect()?;
-            json(&container::take_snapshot(&docker, &self.storage, container, &options, counter)?)
+            json(&nono_container::take_snapshot(
+                &docker,
+                &self.storage,
+                container,
+                &options,
+                counter,
+            )?)
         })
     }
 
@@ -243,7 +249,7 @@ impl ContainerEngine {
         call_telling(py, "restore", self.storage.root(), progress, |counter| {
             attach(stop.as_ref(), &counter);
             let docker = self.connect()?;
-            container::recover(&self.storage)?;
+            nono_container::recover(&self.storage)?;
             let Picked { history, number, .. } = self.find(snapshot)?;
             let progress = &*counter;
             let job = Job { docker: &docker, history: &history, number, progress };
@@ -263,7 +269,7 @@ impl ContainerEngine {
                 Some(newer) => self.find(newer)?,
                 None => self.find(&older.history.id())?,
             };
-            json(&container::compare(&older, &newer)?)
+            json(&nono_container::compare(&older, &newer)?)
         })
     }
 
@@ -342,7 +348,7 @@ impl ContainerEngine {
             let docker = self.connect()?;
             let mut report = RemovalReport::default();
             let history = &picked.history;
-            container::remove(history, &numbers, Some(&docker), &*counter, &mut report)?;
+            nono_container::remove(history, &numbers, Some(&docker), &*counter, &mut report)?;
             json(&report)
         })
     }
@@ -370,7 +376,7 @@ impl ContainerEngine {
         };
         call(py, "cleanup", self.storage.root(), |counter| {
             let docker = self.connect()?;
-            container::recover(&self.storage)?;
+            nono_container::recover(&self.storage)?;
             let message = "before its container was removed by a cleanup".to_owned();
             let safety = self.safety_snapshot(&docker, message, &counter);
             json(&clean_all(&self.storage, &policy, &docker, &safety, &*counter, dry_run)?)
@@ -379,7 +385,7 @@ impl ContainerEngine {
 
     fn stats(&self, py: Python<'_>) -> PyResult<String> {
         call(py, "stats", self.storage.root(), |_| {
-            json(&container::container_stats(&self.storage)?)
+            json(&nono_container::container_stats(&self.storage)?)
         })
     }
 
@@ -392,7 +398,7 @@ impl ContainerEngine {
                 let number = picked.is_named.then_some(picked.number);
                 (id, number)
             });
-            json(&container::validate(&self.storage, &docker, only)?)
+            json(&nono_container::validate(&self.storage, &docker, only)?)
         })
     }
 }
@@ -409,7 +415,7 @@ pub(crate) fn watch_paused(
 ) -> PyResult<()> {
     let storage = LocalStorage::new(root);
     quick(py, "watch", storage.root(), || {
-        Ok(container::watch(io::stdin().lock(), &storage, container_id, token)?)
+        Ok(nono_container::watch(io::stdin().lock(), &storage, container_id, token)?)
     })
 }
 

@@ -17,7 +17,7 @@ pub struct Held(PathBuf);
 pub struct Waiting(#[allow(dead_code, reason = "closing it is what it is for")] OwnedFd);
 
 impl Held {
-    /// Lets a command wait at a point; see `engine/src/sys/fail_point.rs`. `action` is what becomes of it
+    /// Lets a command wait at a point; see `engine/src/sys/fail_point.rs`. `action` is its effect
     /// then, `:hold` for nothing.
     pub fn at(place: &str, action: &str, fixture: &Fixture, command: &mut Command) -> Self {
         let held = Self::on_pipe(fixture);

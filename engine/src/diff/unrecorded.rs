@@ -46,7 +46,7 @@ pub fn new_among<'a>(
 }
 
 /// Whether something that was left out is a directory that a program makes again, as
-/// [`is_rebuildable`] says or as git's rules proved when it was left out.
+/// `is_rebuildable` says or as git's rules proved when it was left out.
 pub fn can_be_made_again(left: &NotCaptured, before: &mut Lookup<'_>) -> Result<bool, StoreError> {
     let by_rules = matches!(left.state, Some(LeftOutState::Rebuildable { mark: None, .. }));
     let is_excluded = matches!(left.reason, NotCapturedReason::Excluded { .. });

@@ -26,7 +26,7 @@ pub enum LongFiles {
     /// In chunks, compressed.
     Packed,
     /// As they are, because somebody waits: compression takes longer than all the rest. They are
-    /// [packed](LocalStore::pack_long_files) when nobody does.
+    /// packed when nobody does.
     Plain,
 }
 

@@ -88,7 +88,7 @@ impl LocalStore {
     /// Takes the objects that were [set aside](Self::quarantine) out of their packs, durably.
     ///
     /// # Errors
-    /// As [`rewrite_packs`](Self::rewrite_packs).
+    /// As `rewrite_packs`.
     pub fn purge_packs(&self, lock: &StoreLock) -> Result<(), StoreError> {
         let dropped = self.packs().dropped();
         if dropped.is_empty() {
