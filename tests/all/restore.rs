@@ -50,7 +50,8 @@ fn what_cannot_be_looked_at_above_a_selected_path_is_skipped_and_said() {
     for closed in [&above, &dir] {
         let mode = |mode| fs::set_permissions(closed, PermissionsExt::from_mode(mode)).unwrap();
         let path = closed.to_str().unwrap();
-        for selected in [&["d/a/f"][..], &["--only", "modified"], &["--only", "deleted"], &["*f"]] {
+        let named = [&["d/a/f"][..], &["**/*f"]];
+        for selected in [named[0], &["--only", "modified"], &["--only", "deleted"], named[1]] {
             let restore = ["rollback", "restore", "latest", "--force"];
             for dry in [&["--dry-run"][..], &[]] {
                 // The target of a restore may be that, too.
@@ -212,7 +213,7 @@ fn files_directories_globs_and_kinds_of_change_are_restored_alone() {
     };
     restored(&["src/main.rs"], &["main.rs"]);
     restored(&["./src"], &["lib.rs", "main.rs"]);
-    restored(&["*.rs", "--exclude", "src/deep"], &["main.rs"]);
+    restored(&["**/*.rs", "--exclude", "src/deep"], &["main.rs"]);
     restored(&["src/*.rs"], &["main.rs"]);
     restored(&["gone/deep/file"], &["gone", "deep", "file"]);
     restored(&["--only", "deleted"], &["gone", "deep", "file"]);

@@ -13,6 +13,34 @@ use crate::snapshot::{NotCapturedSet, SnapshotManager, SnapshotManifest};
 use crate::store::{ObjectSource, StoreError, read_root_tree, read_tree};
 use crate::sys;
 
+/// The paths of some states, and of the disk: none of them is a glob.
+pub(super) struct Present<'a> {
+    source: &'a dyn ObjectSource,
+    states: Vec<RootTree>,
+}
+
+impl<'a> Present<'a> {
+    pub(super) fn new(
+        source: &'a dyn ObjectSource,
+        roots: &[&ContentHash],
+    ) -> Result<Self, RestoreError> {
+        let states = roots.iter().map(|root| read_root_tree(source, root));
+        Ok(Self { source, states: states.collect::<Result<_, _>>()? })
+    }
+
+    pub(super) fn has(&self, path: &[u8]) -> Result<bool, RestoreError> {
+        if matches!(sys::kind_of(to_path(path)), Ok(Some(_))) {
+            return Ok(true);
+        }
+        for state in &self.states {
+            if Lookup::new(self.source, state).find(path)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
 /// Refuses a selection that names what is in none of the states; of the paths that one name may
 /// stand for, one is enough, and of those that a glob matches, too. A slip of the pen must not look
 /// like a state that needs no restore.

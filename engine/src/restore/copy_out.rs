@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::RestoreError;
 use super::attributes::{self, Denied};
-use super::check_selection::{at_another_time, check_selection, no_such_path};
+use super::check_selection::{Present, at_another_time, check_selection, no_such_path};
 use super::make::make;
 use super::plan::Skipped;
 use super::privileges::{LEFT_OFF, without_privileges};
@@ -156,8 +156,10 @@ impl SnapshotManager {
             let (to, tracked) = (to.to_owned(), tracked.to_owned());
             return Err(RestoreError::CopyOverProject { to, tracked });
         }
-        let selected = Selected::new(selection, &manifest.roots)?;
         let roots = [&manifest.merkle_root];
+        let present = Present::new(self.store(), &roots)?;
+        let mut exists = |path: &[u8]| present.has(path);
+        let selected = Selected::new(selection, &manifest.roots, &mut exists)?;
         check_selection(self.store(), &selected, &roots, manifest)?;
         let root = read_root_tree(self.store(), &manifest.merkle_root)?;
         sys::create_private_dir(to)?;
@@ -257,7 +259,8 @@ impl SnapshotManager {
     pub fn open_file_of(&self, number: u64, path: &Path) -> Result<ObjectFile, RestoreError> {
         let manifest = &self.states(number)?.target.manifest;
         let selection = Selection { paths: vec![path.to_owned()], ..Selection::default() };
-        let selected = Selected::new(&selection, &manifest.roots)?;
+        // One file is meant, so whatever is in its name is no pattern.
+        let selected = Selected::new(&selection, &manifest.roots, &mut |_| Ok(true))?;
         let root = read_root_tree(self.store(), &manifest.merkle_root)?;
         let mut lookup = Lookup::new(self.store(), &root);
         for path in selected.named().flatten() {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::check_selection::check_selection;
+use super::check_selection::{Present, check_selection};
 use super::conflicts::{self, AllConflicts, OverwrittenEdit, RepositoryConflict};
 use super::places::Places;
 use super::plan::{self, RestorePlan, Skipped};
@@ -60,8 +60,10 @@ impl SnapshotManager {
     ) -> Result<Planned, RestoreError> {
         let target = &states.target.manifest;
         let mut plan = plan::plan(source, current_root, left_out, target)?;
-        let selected = Selected::new(&options.selection, &target.roots)?;
         let roots = [&target.merkle_root, current_root];
+        let present = Present::new(source, &roots)?;
+        let mut exists = |path: &[u8]| present.has(path);
+        let selected = Selected::new(&options.selection, &target.roots, &mut exists)?;
         check_selection(source, &selected, &roots, target)?;
         let repositories = Repositories::of(source, current_root, target, &plan)?;
         if !selected.is_all() {

@@ -16,9 +16,12 @@ use crate::snapshot::TrackedRoot;
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
     /// Files, directories (with all that is in them) and globs; everything when empty (and nothing
-    /// is named in `exactly`). A relative one is looked for in every tracked path, and a glob
-    /// without a slash matches a name anywhere.
+    /// is named in `exactly`). One that is a path on the disk or in a state is no glob. A relative
+    /// one is looked for in every tracked path, and a relative glob without a slash matches a name
+    /// anywhere.
     pub paths: Vec<PathBuf>,
+    /// The directory in which absolute globs were written: its own path is no pattern.
+    pub base: Option<PathBuf>,
     /// Absolute paths that are meant as well, each by itself: no glob, nothing below it, and no
     /// error when nothing of that name was ever there. As many as there are changes, if need be.
     pub exactly: Vec<PathBuf>,
@@ -32,7 +35,7 @@ pub struct Selection {
 impl Selection {
     /// Whether everything is meant.
     pub fn is_everything(&self) -> bool {
-        let Self { paths, exactly, exclude, only } = self;
+        let Self { paths, base: _, exactly, exclude, only } = self;
         paths.is_empty() && exactly.is_empty() && exclude.is_empty() && only.is_empty()
     }
 }
@@ -66,12 +69,16 @@ enum Subject {
 }
 
 impl<'a> Selected<'a> {
+    /// `exists`: whether an absolute path is on the disk or in one of the states.
     pub(super) fn new(
         selection: &'a Selection,
         roots: &'a [TrackedRoot],
+        exists: &mut dyn FnMut(&[u8]) -> Result<bool, RestoreError>,
     ) -> Result<Self, RestoreError> {
-        let compile = |paths: &[PathBuf]| {
-            paths.iter().map(|path| Pattern::new(path, roots)).collect::<Result<Vec<_>, _>>()
+        let base = selection.base.as_deref();
+        let mut compile = |paths: &[PathBuf]| {
+            let compiled = paths.iter().map(|path| Pattern::new(path, roots, base, exists));
+            compiled.collect::<Result<Vec<_>, _>>()
         };
         Ok(Self {
             roots: roots.iter().map(|root| root.path.as_os_str().as_bytes()).collect(),
@@ -165,7 +172,12 @@ impl<'a> Selected<'a> {
 }
 
 impl Pattern {
-    fn new(path: &Path, roots: &[TrackedRoot]) -> Result<Self, RestoreError> {
+    fn new(
+        path: &Path,
+        roots: &[TrackedRoot],
+        base: Option<&Path>,
+        exists: &mut dyn FnMut(&[u8]) -> Result<bool, RestoreError>,
+    ) -> Result<Self, RestoreError> {
         let plain = |path: PathBuf| {
             crate::sys::plain_absolute(&path, Path::new("/")).into_os_string().into_encoded_bytes()
         };
@@ -175,10 +187,19 @@ impl Pattern {
             roots.iter().map(|root| plain(root.path.join(path))).collect()
         };
         let bytes = path.as_os_str().as_bytes();
-        let is_glob = bytes.iter().any(|byte| matches!(byte, b'*' | b'?' | b'[' | b'{'));
+        let mut is_glob = bytes.iter().any(|byte| matches!(byte, b'*' | b'?' | b'[' | b'{'));
+        for path in &literal {
+            is_glob = is_glob && !exists(path)?;
+        }
         let glob = if is_glob {
             let text = path.to_str().ok_or_else(|| RestoreError::pattern(path, "not UTF-8"))?;
-            let glob = GlobBuilder::new(text.trim_start_matches("./"))
+            let known = roots.iter().map(|root| &*root.path).chain(base);
+            let fixed = known.filter(|known| path.starts_with(known)).filter_map(Path::to_str);
+            let text = match fixed.max_by_key(|fixed| fixed.len()) {
+                Some(fixed) => globset::escape(fixed) + &text[fixed.len()..],
+                None => text.trim_start_matches("./").to_owned(),
+            };
+            let glob = GlobBuilder::new(&text)
                 .literal_separator(true)
                 .backslash_escape(true)
                 .build()
@@ -252,7 +273,7 @@ mod tests {
             ("/p/s/*", "/p/s", true),
         ] {
             let selection = Selection { paths: vec![glob.into()], ..Selection::default() };
-            let selected = Selected::new(&selection, &roots).unwrap();
+            let selected = Selected::new(&selection, &roots, &mut |_| Ok(false)).unwrap();
             assert_eq!(selected.may_mean_below(path.as_bytes()), may, "{glob} {path}");
         }
     }
@@ -262,12 +283,12 @@ mod tests {
         let roots = [TrackedRoot { path: "/p".into(), exclusion: Default::default() }];
         let mut selection =
             Selection { exactly: vec!["/p/d".into(), "/p/a*".into()], ..Selection::default() };
-        let selected = Selected::new(&selection, &roots).unwrap();
+        let selected = Selected::new(&selection, &roots, &mut |_| Ok(false)).unwrap();
         assert!(selected.contains(b"/p/d") && selected.contains(b"/p/a*"));
         assert!(!selected.contains(b"/p/d/x") && !selected.contains(b"/p/ab"));
         assert!(!selected.is_all());
         selection.paths = vec!["b".into()];
-        let selected = Selected::new(&selection, &roots).unwrap();
+        let selected = Selected::new(&selection, &roots, &mut |_| Ok(false)).unwrap();
         assert!(selected.contains(b"/p/d") && selected.contains(b"/p/b/x"));
     }
 
@@ -278,7 +299,7 @@ mod tests {
             exclude: exclude.iter().map(PathBuf::from).collect(),
             ..Selection::default()
         };
-        Selected::new(&selection, &roots).unwrap().contains(path.as_bytes())
+        Selected::new(&selection, &roots, &mut |_| Ok(false)).unwrap().contains(path.as_bytes())
     }
 
     #[test]

@@ -44,12 +44,12 @@ impl PartArgs {
 
     /// The selection in these tracked paths.
     pub(in crate::cli) fn selection(&self, roots: &[PathBuf]) -> Result<Selection, CliError> {
-        let meant = |paths: &[PathBuf]| -> Result<Vec<PathBuf>, CliError> {
-            paths.iter().map(|path| resolve(path, roots)).collect()
-        };
+        let meant = self.paths.iter().map(|path| resolve(path, roots));
+        let exceptions = self.exclude.iter().map(|path| resolve_exception(path, roots));
         Ok(Selection {
-            paths: meant(&self.paths)?,
-            exclude: meant(&self.exclude)?,
+            paths: meant.collect::<Result<_, _>>()?,
+            base: Some(sys::current_or_former_dir()?),
+            exclude: exceptions.collect::<Result<_, _>>()?,
             only: self.only.iter().map(|only| only.change_type()).collect(),
             ..Selection::default()
         })
@@ -66,15 +66,22 @@ impl Only {
     }
 }
 
+/// As [`resolve`], but a glob without a slash leaves out names anywhere, unless it is a path here.
+fn resolve_exception(path: &Path, roots: &[PathBuf]) -> Result<PathBuf, CliError> {
+    let is_name_glob =
+        path.components().count() == 1 && path.to_string_lossy().contains(['*', '?', '[', '{']);
+    let here = sys::plain_absolute(path, &sys::current_or_former_dir()?);
+    if is_name_glob && !matches!(sys::kind_of(&here), Ok(Some(_))) {
+        return Ok(path.to_owned());
+    }
+    resolve(path, roots)
+}
+
 /// A relative path is first of all one in the current directory, as everywhere; if that is in no
 /// tracked path, it is looked for in each of them. Symlinks on the way to a tracked path are
 /// followed. Symlinks within a tracked path are not: the user may want to undo the symlink itself.
+/// A glob is one in the current directory, too, as in a shell.
 pub(in crate::cli) fn resolve(path: &Path, roots: &[PathBuf]) -> Result<PathBuf, CliError> {
-    let is_name_glob =
-        path.components().count() == 1 && path.to_string_lossy().contains(['*', '?', '[', '{']);
-    if is_name_glob {
-        return Ok(path.to_owned());
-    }
     let here = sys::plain_absolute(path, &sys::current_or_former_dir()?);
     let is_tracked = |path: &Path| roots.iter().any(|root| path.starts_with(root));
     if is_tracked(&here) {

@@ -1,0 +1,124 @@
+//! An argument that is a path is that path. A glob is meant only where no such path is, and means
+//! what it means to a shell.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use crate::fixture::Fixture;
+
+/// Names that could be patterns, each with a neighbour that the pattern would mean too.
+const HOSTILE: [(&str, &str); 9] = [
+    ("p[1].txt", "p1.txt"),
+    ("app/[id]/page.tsx", "app/i/page.tsx"),
+    ("what?.md", "whats.md"),
+    ("star*.c", "starfish.c"),
+    ("{a,b}.rs", "a.rs"),
+    ("a[b.txt", "ab.txt"),
+    ("[!x]/y", "z/y"),
+    ("b\\*", "b*"),
+    ("**/deep", "x/deep"),
+];
+
+fn contents(fixture: &Fixture) -> BTreeMap<&'static str, Option<String>> {
+    let names = HOSTILE.into_iter().flat_map(|(name, neighbour)| [name, neighbour]);
+    names.map(|name| (name, fs::read_to_string(fixture.project().join(name)).ok())).collect()
+}
+
+/// A recorded change of all of these names: changed, or removed.
+fn changed(removes: bool) -> Fixture {
+    let fixture = Fixture::new();
+    for (name, neighbour) in HOSTILE {
+        fixture.write(name, "before");
+        fixture.write(neighbour, "before");
+    }
+    let work = if removes { "rm {}" } else { "echo after > {}" };
+    let script: Vec<String> = HOSTILE
+        .into_iter()
+        .flat_map(|(name, neighbour)| [name, neighbour])
+        .map(|name| work.replace("{}", &format!("'./{name}'")))
+        .collect();
+    fixture.record(&script.join("; ")).success();
+    fixture
+}
+
+#[test]
+fn undo_of_a_name_with_characters_of_a_pattern_leaves_its_neighbours_alone() {
+    for removes in [false, true] {
+        let fixture = changed(removes);
+        let mut expected = contents(&fixture);
+        for (name, _) in HOSTILE {
+            fixture.nono(&["undo", "--yes", "--", name]).success();
+            expected.insert(name, Some("before".to_owned()));
+            assert_eq!(contents(&fixture), expected, "{name}, {removes}");
+        }
+    }
+}
+
+#[test]
+fn reading_commands_take_such_a_name_as_that_path() {
+    for removes in [false, true] {
+        let fixture = changed(removes);
+        for (name, _) in HOSTILE {
+            let shown = fixture.nono(&["rollback", "cat", "latest/0", name]).success();
+            assert_eq!(shown.stdout, "before", "{name}");
+            let log = fixture.nono(&["log", "--", name]).success();
+            assert!(log.stdout.lines().count() >= 2, "{name}: {}", log.stdout);
+            let diff = fixture.nono(&["rollback", "diff", "latest", "--name-only", "--", name]);
+            assert_eq!(diff.success().stdout.lines().count(), 1, "{name}");
+            let to = fixture.path("copy");
+            let copy =
+                ["rollback", "restore", "latest/0", "--to", to.to_str().unwrap(), "--", name];
+            fixture.nono(&copy).success();
+            let mut files = 0;
+            for entry in walk(&to) {
+                files += u64::from(entry.is_file());
+            }
+            assert_eq!(files, 1, "{name}");
+            fs::remove_dir_all(to).unwrap();
+        }
+    }
+}
+
+fn walk(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(walk(&path));
+        }
+        found.push(path);
+    }
+    found
+}
+
+#[test]
+fn a_glob_means_what_it_means_to_a_shell_in_the_current_directory() {
+    let fixture = Fixture::new();
+    let names = ["a.c", "d/a.c", "d/e/a.c", "[x]/a.c", "[x]/b.c", "x/a.c"];
+    for name in names {
+        fixture.write(name, "before");
+    }
+    let work: Vec<String> = names.iter().map(|name| format!("echo after > '{name}'")).collect();
+    fixture.record(&work.join("; ")).success();
+    for (place, glob, meant) in [
+        ("", "*.c", &["a.c"][..]),
+        ("", "d/*.c", &["d/a.c"]),
+        ("d", "*.c", &["d/a.c"]),
+        ("", "d/**/*.c", &["d/a.c", "d/e/a.c"]),
+        // The directory's own name is no pattern.
+        ("[x]", "*.c", &["[x]/a.c", "[x]/b.c"]),
+        ("[x]", "?.c", &["[x]/a.c", "[x]/b.c"]),
+        ("", "[dx]/a.c", &["d/a.c", "x/a.c"]),
+    ] {
+        let mut undo = fixture.command(&["undo", "--dry-run", "--json", glob]);
+        let output = undo.current_dir(fixture.project().join(place)).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{glob}: {}", String::from_utf8_lossy(&output.stderr));
+        let plan: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let changes = plan["changes"].as_array().unwrap().iter();
+        let paths: Vec<_> = changes.map(|change| change["path"].as_str().unwrap()).collect();
+        let expected: Vec<_> =
+            meant.iter().map(|name| fixture.project().join(name).display().to_string()).collect();
+        assert_eq!(paths, expected, "{glob} in {place:?}");
+    }
+}
