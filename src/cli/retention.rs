@@ -288,6 +288,7 @@ fn pick(listed: &[Listed], expired: &[Expired]) -> Vec<SessionDir> {
 /// Which limit a session is over.
 pub(super) fn describe(reason: Expiry, settings: &Settings) -> String {
     match reason {
+        Expiry::Unbegun => "killed before its first snapshot".to_owned(),
         Expiry::TooOld => format!("older than {} days (max_age_days)", settings.max_age_days.value),
         Expiry::TooMany => {
             format!("its project has more than {} (max_sessions)", settings.max_sessions.value)
@@ -301,6 +302,7 @@ pub(super) fn describe(reason: Expiry, settings: &Settings) -> String {
 /// A limit as a setting.
 fn limit(reason: Expiry, settings: &Settings) -> String {
     match reason {
+        Expiry::Unbegun => "killed before a first snapshot".to_owned(),
         Expiry::TooOld => format!("max_age_days {}", settings.max_age_days.value),
         Expiry::TooMany => format!("max_sessions {} per project", settings.max_sessions.value),
         Expiry::TooLarge => format!("max_storage_gb {}", settings.max_storage_gb.value),

@@ -687,6 +687,40 @@ fn a_received_session_gives_no_file_privileges_unless_somebody_asks() {
 }
 
 #[test]
+fn a_snapshot_that_an_archive_adds_is_no_end_of_a_session_recorded_here() {
+    let desk = Desk::new();
+    desk.create(0, "0.tar.zst", &[]);
+    let project = desk.fixture.project();
+    fs::write(project.join("first"), "here").unwrap();
+    desk.fixture.nono(&["snapshot", "--session", &desk.session]).success();
+    desk.create(1, "1.tar.zst", &[]);
+    // Another machine goes on from there, and its snapshot comes back.
+    desk.import("there", &["0.tar.zst", "1.tar.zst"]).success();
+    let there = desk.at("there");
+    fs::write(project.join("first"), "there").unwrap();
+    fs::write(project.join("report.md"), "there").unwrap();
+    let further = ["--root", &there, "snapshot", "--session", &desk.session];
+    desk.fixture.nono(&further).success();
+    let (id, file) = (format!("{}/2", desk.session), desk.at("2.tar.zst"));
+    let create = ["--root", &there, "archive", "create", &id, "-o", &file];
+    desk.fixture.nono(&create).success();
+    fs::write(project.join("first"), "here").unwrap();
+    fs::write(project.join("report.md"), "mine").unwrap();
+    let before = desk.fixture.nono(&["rollback", "list", "--json"]).success().json();
+    let import = ["archive", "import", &file];
+    desk.fixture.nono(&import).success();
+    let shown = desk.fixture.nono(&["rollback", "show", &desk.session]).success();
+    assert!(shown.says("snapshot 2 (received in an archive)"), "{}", shown.stdout);
+    let list = desk.fixture.nono(&["rollback", "list", "--json"]).success().json();
+    assert_eq!(list[0]["changes"], before[0]["changes"]);
+    let diff = desk.fixture.nono(&["rollback", "diff", "latest", "--name-only"]).success();
+    assert_eq!(diff.stdout, "deep/linked\nfirst\n");
+    // What a person wrote since stays, and nobody has to decide about the other machine's work.
+    let undo = desk.fixture.nono(&["undo", "--yes", &desk.session]);
+    assert_eq!(fs::read_to_string(project.join("report.md")).unwrap(), "mine", "{}", undo.stderr);
+}
+
+#[test]
 fn no_session_is_called_latest() {
     let desk = run_in_archives();
     let store = desk.fixture.store();

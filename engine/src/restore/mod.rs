@@ -405,11 +405,14 @@ impl SnapshotManager {
             return Err(SnapshotError::NoSuchSnapshot { session, number, last: Some(last) }.into());
         }
         self.session().refuse_removed(number)?;
-        let listed = self.session().metadata()?.manifest_hashes;
-        let target = self.session().listed_manifest(number, &listed)?;
+        let metadata = self.session().metadata()?;
+        let listed = &metadata.manifest_hashes;
+        let target = self.session().listed_manifest(number, listed)?;
         self.check_roots(&target.manifest)?;
         let chain = (0..=last)
-            .filter_map(|number| self.session().listed_manifest(number, &listed).ok())
+            // What an archive added is the work of another machine, and nothing that was left here.
+            .filter(|it| *it == number || !metadata.was_added(*it))
+            .filter_map(|number| self.session().listed_manifest(number, listed).ok())
             .collect();
         Ok(States { target, latest, chain })
     }

@@ -57,7 +57,7 @@ pub fn changed_since<'a>(
 
 /// The last snapshot of a session that no restore took.
 fn last_ordinary(session: &SessionDir) -> Result<Option<SnapshotManifest>, CatalogError> {
-    for number in session.snapshot_numbers()?.into_iter().rev() {
+    for number in session.recorded_numbers()?.into_iter().rev() {
         let manifest = session.manifest(number)?.manifest;
         if manifest.kind == SnapshotKind::Ordinary {
             return Ok(Some(manifest));

@@ -3,7 +3,8 @@
 //! A session is *here* if it tracks the directory or one above it, or a file in it. A reading command may also stand
 //! above a project, as long as it is the only one below. Sessions without changes come last:
 //! the newest one that may have changed something is meant. A session without an end (open,
-//! running, interrupted) may have, because what is different now belongs to it.
+//! running, interrupted) may have, because what is different now belongs to it. One that was killed
+//! before its first snapshot holds no state, and is passed over.
 
 use std::path::{Path, PathBuf};
 
@@ -61,10 +62,11 @@ impl SessionSummary {
     /// Whether the session may have changed something, or may be about to. One without a second
     /// snapshot has no last state to tell by. What no snapshot holds was changed, too.
     pub fn may_have_changed(&self) -> bool {
-        self.status != SessionStatus::Completed
-            || self.snapshot_count < 2
-            || self.has_changes()
-            || self.has_lost_unread
+        self.has_begun
+            && (self.status != SessionStatus::Completed
+                || self.snapshot_count < 2
+                || self.has_changes()
+                || self.has_lost_unread)
     }
 
     /// Whether one of these paths and one of the tracked paths contain one another.
@@ -97,6 +99,7 @@ pub fn sessions_here<'a>(
             // A command in ~/.claude is not about the identity of the agent. And the writer of an
             // archive chooses its paths and times: `undo` must not bring its contents here.
             !session.origin.is_apart()
+                && session.has_begun
                 && !session.received
                 && (tracked.any(|tracked| is_here(tracked)) || has_file(session))
         };
@@ -192,7 +195,7 @@ impl Catalog {
     pub(super) fn newest_of_store(&self) -> Result<SessionDir, CatalogError> {
         let mut listed = self.listed()?;
         let now = Timestamp::now();
-        let recorded = listed.sessions.iter().filter(|session| !session.received);
+        let recorded = listed.sessions.iter().filter(|it| !it.received && it.has_begun);
         let newest = recorded.max_by_key(|session| session.recency(now));
         let newest = newest.map(|session| (session.recency(now), session.session_id.clone()));
         // Another one in its place may be that of another project.
@@ -245,8 +248,10 @@ impl Catalog {
         now: Timestamp,
     ) -> CatalogError {
         let is_project = |session: &&SessionSummary| !session.origin.is_apart();
-        let (received, recorded): (Vec<_>, Vec<_>) =
-            sessions.iter().filter(is_project).partition(|session| session.received);
+        let (received, recorded): (Vec<_>, Vec<_>) = sessions
+            .iter()
+            .filter(|it| is_project(it) && it.has_begun)
+            .partition(|session| session.received);
         let tracks_here = |session: &&&SessionSummary| {
             session.tracked_paths.iter().any(|path| place.is_below(path))
         };
@@ -334,6 +339,7 @@ mod tests {
             labels: Vec::new(),
             agent: None,
             step_count: 0,
+            has_begun: true,
             removed: Vec::new(),
             exit_code: None,
             origin: SessionOrigin::Run,

@@ -10,7 +10,8 @@
 //!   `max_sessions` of both.
 //! - Received sessions are counted apart: their writers chose their paths and times, so none of them
 //!   is the newest of a project that is recorded here.
-//! - Nothing goes within a day after something was recorded in it, unless space demands it.
+//! - A session that was killed before its first snapshot goes at once, and stands for nothing.
+//! - Nothing else goes within a day after something was recorded in it, unless space demands it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -65,8 +66,10 @@ pub enum SessionContent {
     /// One state, which somebody asked for: it is of no use where a younger session holds it as
     /// well.
     State(ContentHash),
-    /// A command that changed nothing, or a start that failed.
+    /// A command that changed nothing.
     Nothing,
+    /// No state at all: the session was killed before its first snapshot.
+    Unbegun,
 }
 
 /// A session that goes.
@@ -82,6 +85,8 @@ pub struct Expired {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expiry {
+    /// It was killed before its first snapshot.
+    Unbegun,
     /// It began too long ago.
     TooOld,
     /// Its project has too many.
@@ -96,7 +101,7 @@ impl SessionContent {
     pub fn is_of_use(&self, held: &mut HashSet<ContentHash>) -> bool {
         match self {
             Self::Changes => true,
-            Self::Nothing => false,
+            Self::Nothing | Self::Unbegun => false,
             Self::State(root) => held.insert(*root),
         }
     }
@@ -134,17 +139,24 @@ impl SessionFacts {
     /// # Errors
     /// When its manifest cannot be used.
     pub fn of(session: &SessionDir) -> Result<Self, ManifestError> {
-        let metadata = session.metadata()?;
+        let metadata = match session.metadata() {
+            Err(ManifestError::Missing { .. }) if !session.may_hold_snapshot() => {
+                return Self::unbegun(session);
+            }
+            metadata => metadata?,
+        };
         let status = SessionStatus::of(session, &metadata)?;
         let written = session.last_written()?.and_then(|time| {
             Timestamp::new(time.seconds, i32::try_from(time.nanoseconds).ok()?).ok()
         });
         let times = [Some(metadata.started), metadata.ended, written];
+        let is_unbegun = metadata.merkle_roots.is_empty() && status != SessionStatus::Running;
         let content = match SessionContent::of(&metadata, status) {
             // A snapshot that the manifest does not name yet.
-            SessionContent::Nothing if metadata.merkle_roots.is_empty() && written.is_some() => {
+            SessionContent::Nothing if is_unbegun && session.may_hold_snapshot() => {
                 SessionContent::Changes
             }
+            SessionContent::Nothing if is_unbegun => SessionContent::Unbegun,
             content => content,
         };
         let summary = SessionSummary::from_parts(session, metadata, status);
@@ -152,11 +164,28 @@ impl SessionFacts {
             session_id: summary.session_id.clone(),
             started: summary.started,
             last_used: times.into_iter().flatten().max().unwrap_or(summary.started),
-            is_running: status == SessionStatus::Running,
+            is_running: status == SessionStatus::Running
+                || content == SessionContent::Unbegun && session.is_being_made()?,
             is_pinned: summary.pinned,
             content,
             project: summary.project(),
             is_received: summary.received,
+        })
+    }
+
+    /// Those of a session whose manifest was never written.
+    fn unbegun(session: &SessionDir) -> Result<Self, ManifestError> {
+        let begin = session.latest_begin()?;
+        let begin = Timestamp::new(begin.seconds, 0).unwrap_or(Timestamp::UNIX_EPOCH);
+        Ok(Self {
+            session_id: session.id(),
+            started: begin,
+            last_used: begin,
+            is_running: session.is_being_made()?,
+            is_pinned: false,
+            content: SessionContent::Unbegun,
+            project: String::new(),
+            is_received: false,
         })
     }
 
@@ -166,6 +195,9 @@ impl SessionFacts {
     }
 
     fn is_young(&self, now: Timestamp) -> bool {
+        if self.content == SessionContent::Unbegun {
+            return false;
+        }
         // A session from the future was recorded just now, or under a wrong clock.
         now.duration_since(self.last_used) < UNTOUCHED
     }
@@ -196,6 +228,10 @@ impl<'a> Ranked<'a> {
         let mut held: HashMap<Group<'_>, HashSet<ContentHash>> = HashMap::new();
         for facts in sorted.iter().rev() {
             let (id, group) = (facts.session_id.as_str(), facts.group());
+            if facts.content == SessionContent::Unbegun && !facts.is_running && !facts.is_pinned {
+                idle.insert(id);
+                continue;
+            }
             let is_idle = !facts.content.is_of_use(held.entry(group).or_default());
             let has_changes = facts.content == SessionContent::Changes;
             // In this order: one session may be the newest in several ways. A snapshot by hand
@@ -246,7 +282,9 @@ impl<'a> Ranked<'a> {
             let is_idle = self.is_idle(facts);
             let count = if is_idle { *all } else { *of_use };
             let age = self.now.duration_since(facts.started);
-            let reason = if policy.max_age.is_some_and(|max| age > max) {
+            let reason = if facts.content == SessionContent::Unbegun {
+                Expiry::Unbegun
+            } else if policy.max_age.is_some_and(|max| age > max) {
                 Expiry::TooOld
             } else if policy.max_sessions.is_some_and(|max| count > max) {
                 Expiry::TooMany

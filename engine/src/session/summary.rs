@@ -63,6 +63,10 @@ pub struct SessionSummary {
     pub agent: Option<AgentSession>,
     /// Number of steps.
     pub step_count: u64,
+    /// Whether it holds a snapshot, or its command runs. One that was killed before its first
+    /// snapshot is no session to go back to: only its id means it.
+    #[serde(skip)]
+    pub has_begun: bool,
     /// Exit code of the command.
     pub exit_code: Option<i32>,
     /// The maker of the session.
@@ -130,6 +134,9 @@ impl SessionSummary {
             labels: held_labels,
             agent: metadata.agent,
             step_count: metadata.steps.len() as u64,
+            has_begun: metadata.snapshot_count > 0
+                || status == SessionStatus::Running
+                || session.may_hold_snapshot(),
             exit_code: metadata.exit_code,
             origin: metadata.origin,
             status,
@@ -171,7 +178,7 @@ impl SessionSummary {
 
 /// Whether the last ordinary snapshot shows that something is lost which the first could not read.
 fn has_lost_unread(session: &SessionDir) -> Result<bool, ManifestError> {
-    let numbers = session.snapshot_numbers()?;
+    let numbers = session.recorded_numbers()?;
     let Some(first) = numbers.first() else { return Ok(false) };
     let then = session.manifest(*first)?.manifest.not_captured;
     let could_not_read =

@@ -210,7 +210,7 @@ impl History {
             summary.origin != SessionOrigin::Run || summary.may_have_changed()
         };
         for (summary, session) in self.here.iter().filter(|(summary, _)| is_new(summary)) {
-            let numbers = session.snapshot_numbers()?;
+            let numbers = session.recorded_numbers()?;
             for number in numbers.into_iter().rev().take_while(|number| *number > 0) {
                 let manifest = session.manifest(number)?.manifest;
                 if manifest.timestamp <= record.at {

@@ -80,6 +80,19 @@ impl SessionDir {
         Ok(numbers)
     }
 
+    /// The snapshots that were recorded in the session itself, ascending. One that an archive added
+    /// to a session of this store is no state that the session left.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub fn recorded_numbers(&self) -> Result<Vec<u64>, ManifestError> {
+        let mut numbers = self.snapshot_numbers()?;
+        if let Ok(metadata) = self.metadata() {
+            numbers.retain(|number| !metadata.was_added(*number));
+        }
+        Ok(numbers)
+    }
+
     /// The first snapshot that the session holds: 0, unless it was removed.
     ///
     /// # Errors
@@ -237,7 +250,7 @@ impl SessionDir {
     /// caller flushes it before anybody sees the session.
     ///
     /// # Errors
-    /// As [`publish`](Self::publish).
+    /// As `publish`.
     pub fn publish_bytes(
         &self,
         number: u64,

@@ -198,9 +198,17 @@ impl SessionMetadata {
         }
     }
 
-    /// Number of the last snapshot that no restore took.
+    /// Number of the last snapshot that no restore took and no archive added.
     pub(crate) fn last_recorded(&self) -> Option<u64> {
-        (0..self.snapshot_count).rev().find(|number| !self.safety_snapshots.contains(number))
+        (0..self.snapshot_count)
+            .rev()
+            .find(|number| !self.safety_snapshots.contains(number) && !self.was_added(*number))
+    }
+
+    /// Whether an archive added a snapshot to this session, which was recorded here. Of a session
+    /// that archives brought as a whole, no snapshot was added.
+    pub fn was_added(&self, number: u64) -> bool {
+        !self.received && self.received_snapshots.contains(&number)
     }
 
     /// Whether and why a snapshot was removed.

@@ -157,6 +157,31 @@ impl SessionDir {
         Ok(FileLock::try_shared(&self.path().join(RUNNING_NAME))?.is_none())
     }
 
+    /// Whether the session holds a snapshot or an announced one; also where it cannot be looked at.
+    /// One that was killed before it did holds no state that anything could go back to.
+    pub fn may_hold_snapshot(&self) -> bool {
+        self.manifest_numbers().map_or(true, |numbers| !numbers.is_empty())
+            || self.has_announcement().unwrap_or(true)
+    }
+
+    /// Whether its first snapshot may be at work: the maker of the session, whose number is the end
+    /// of its id, is alive or holds the lock.
+    ///
+    /// # Errors
+    /// When the lock file cannot be made.
+    pub fn is_being_made(&self) -> Result<bool, ManifestError> {
+        let maker = self.path.to_str().and_then(|path| path.rsplit_once('-')?.1.parse().ok());
+        Ok(maker.is_some_and(sys::process_is_alive) || self.try_lock()?.is_none())
+    }
+
+    /// Whether it was killed before its first snapshot: it holds none, and its making is over.
+    ///
+    /// # Errors
+    /// When its locks cannot be looked at.
+    pub fn is_unbegun(&self) -> Result<bool, ManifestError> {
+        Ok(!self.may_hold_snapshot() && !self.is_running()? && !self.is_being_made()?)
+    }
+
     /// The session's manifest. One that something else than this program changed is
     /// [marked](SessionMetadata::altered), and can be used as far as it can be read: it must not
     /// keep anybody from a restore.

@@ -9,6 +9,10 @@
 
 #![allow(clippy::disallowed_methods, reason = "this is the module the others are sent to")]
 #![cfg_attr(
+    not(target_os = "linux"),
+    allow(dead_code, unused_imports, reason = "some of it is for Linux alone")
+)]
+#![cfg_attr(
     not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")),
     allow(dead_code, unused_imports, reason = "some of it is for the walls of commands alone")
 )]
@@ -54,6 +58,14 @@ pub use thread::{spawn, spawn_scoped};
 /// Effective user id of this process.
 pub fn effective_uid() -> u32 {
     rustix::process::geteuid().as_raw()
+}
+
+/// Whether a process with this number is alive, whoever its user is. One that ended may have left
+/// its number to another.
+pub(crate) fn process_is_alive(number: i32) -> bool {
+    rustix::process::Pid::from_raw(number).is_some_and(|process| {
+        rustix::process::test_kill_process(process) != Err(rustix::io::Errno::SRCH)
+    })
 }
 
 /// The groups in which this process is: the files of its user may have these.

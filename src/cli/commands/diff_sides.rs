@@ -193,7 +193,7 @@ impl State {
 
     /// The session's last state. A safety snapshot is no state of the session.
     fn last(session: &SessionDir) -> Result<Self, CliError> {
-        let numbers = session.snapshot_numbers()?;
+        let numbers = session.recorded_numbers()?;
         for number in numbers.iter().rev() {
             if session.manifest(*number)?.manifest.kind == SnapshotKind::Ordinary {
                 return Self::snapshot(session, *number);

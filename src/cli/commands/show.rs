@@ -78,6 +78,8 @@ struct SnapshotReport {
     timestamp: Timestamp,
     parent: Option<u64>,
     kind: SnapshotKind,
+    /// Whether an archive added it to the session.
+    received: bool,
     label: Option<String>,
     /// The tool call that made it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -168,7 +170,7 @@ pub(super) fn compared(
         let old = session.manifest(before)?.manifest;
         return Ok((old, new));
     }
-    let numbers = session.snapshot_numbers()?;
+    let numbers = session.recorded_numbers()?;
     let mut last = None;
     for number in numbers.iter().rev() {
         let manifest = session.manifest(*number)?.manifest;
@@ -192,6 +194,7 @@ fn report(
 ) -> Result<Report, CliError> {
     let mut snapshots: Vec<SnapshotReport> = Vec::new();
     let mut previous: Option<SnapshotManifest> = None;
+    let metadata = session.metadata()?;
     for number in session.snapshot_numbers()? {
         let manifest = session.manifest(number)?.manifest;
         if only.is_none_or(|only| only == number) {
@@ -208,6 +211,7 @@ fn report(
                 timestamp: manifest.timestamp,
                 parent: manifest.parent,
                 kind: manifest.kind,
+                received: metadata.was_added(number),
                 label: manifest.label.clone(),
                 step: manifest.step.clone(),
                 merkle_root: manifest.merkle_root,
@@ -270,6 +274,7 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
         let SnapshotReport { number, timestamp, file_count, total_bytes, .. } = snapshot;
         let SnapshotReport { changes, repositories, .. } = snapshot;
         let what = match (number, snapshot.kind) {
+            _ if snapshot.received => " (received in an archive)",
             (_, SnapshotKind::Safety) => " (before a restore)",
             (0, _) => " (baseline)",
             _ => "",

@@ -95,6 +95,8 @@ struct Interrupted {
     restores: Vec<String>,
     /// Sessions here whose end was not recorded.
     runs: Vec<String>,
+    /// Sessions that were killed before their first snapshot: nothing of them can be undone.
+    unbegun: Vec<String>,
     /// Restores of containers that have to be finished or taken back.
     #[cfg(feature = "container")]
     container_restores: Vec<nono_container::restore::Interrupted>,
@@ -144,6 +146,7 @@ pub(in crate::cli) fn run(args: &StatusArgs, store: &StoreArgs, context: &Contex
         mounts: super::mount::mounted_from(catalog.roots())?,
         interrupted: Interrupted {
             restores: interrupted(&catalog)?.iter().map(|session| session.id()).collect(),
+            unbegun: unbegun(&catalog, context)?,
             runs: here.iter().filter(is_interrupted).map(|s| s.session_id.clone()).collect(),
             #[cfg(feature = "container")]
             container_restores: container_restores(&catalog, context)?,
@@ -160,6 +163,20 @@ pub(in crate::cli) fn run(args: &StatusArgs, store: &StoreArgs, context: &Contex
         print(&report, context)?;
     }
     Ok(0)
+}
+
+/// Sessions of the store that were killed before their first snapshot. One that cannot be looked at
+/// is told.
+fn unbegun(catalog: &Catalog, context: &Context) -> Result<Vec<String>, CliError> {
+    let mut unbegun = Vec::new();
+    for session in catalog.sessions()? {
+        match session.is_unbegun() {
+            Ok(true) => unbegun.push(session.id()),
+            Ok(false) => {}
+            Err(error) => context.warn(error),
+        }
+    }
+    Ok(unbegun)
 }
 
 /// Those of sessions here.
@@ -196,7 +213,7 @@ fn container_restores(
 /// undone.
 fn since(catalog: &Catalog, session: &SessionSummary) -> Result<Option<Since>, CliError> {
     let dir = catalog.find(&session.session_id)?;
-    let mut numbers = dir.snapshot_numbers()?;
+    let mut numbers = dir.recorded_numbers()?;
     if numbers.is_empty() {
         return Ok(None);
     }
@@ -312,6 +329,9 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
     }
     for id in runs {
         writeln!(out, "interrupted run: {id}  (what it did: nono rollback show {id})")?;
+    }
+    for id in &report.interrupted.unbegun {
+        writeln!(out, "killed before its first snapshot: {id}  (nono rollback cleanup {id})")?;
     }
     if let Some(Mishap { client, what, .. }) = report.mishaps.last() {
         let [client, what] = [client, what].map(|text| Shown::bytes(text.as_bytes()));

@@ -309,7 +309,7 @@ fn say_last_snapshot(
     if !report.is_refused() || session.metadata()?.origin != SessionOrigin::Snapshot {
         return Ok(());
     }
-    for number in session.snapshot_numbers()?.into_iter().rev() {
+    for number in session.recorded_numbers()?.into_iter().rev() {
         if session.manifest(number)?.manifest.kind == SnapshotKind::Ordinary {
             let id = session.id();
             context.say(format_args!(

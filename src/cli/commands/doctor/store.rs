@@ -90,6 +90,14 @@ pub(super) fn sessions(catalog: &Catalog) -> Result<Vec<Finding>, CliError> {
                 format!("nono rollback resume {id} (to take it back: --abort)"),
             ));
         }
+        if session.is_unbegun().is_ok_and(|is_unbegun| is_unbegun) {
+            findings.push(Finding::wrong(
+                WHAT,
+                format!("{id} was killed before its first snapshot: nothing of it can be undone"),
+                format!("nono rollback cleanup {id}"),
+            ));
+            continue;
+        }
         match SessionSummary::of(session).map(|summary| (summary.status, summary.undone)) {
             // The last state was not recorded, and is not wanted any more.
             Ok((SessionStatus::Interrupted, false)) => findings.push(Finding::wrong(

@@ -1,0 +1,82 @@
+//! A command that was killed before its first snapshot shuts no way back: it is no session for undo,
+//! redo, status and lists, `status` and `doctor` name it, and `cleanup` frees it.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+
+use crate::fixture::Fixture;
+
+/// The first snapshot begins within so many points.
+const EVERY_POINT: u64 = 24;
+/// Points of one command, at least. A command that has fewer is not what is meant.
+const MIN_POINTS: u64 = 20;
+
+/// A project whose only good session changed a file.
+fn changed() -> (Fixture, String) {
+    let fixture = Fixture::in_memory();
+    fixture.write("a", "before");
+    fixture.write("b/c", "kept");
+    fixture.record("echo after > a").success();
+    let id = fixture.latest();
+    (fixture, id)
+}
+
+/// The directories of sessions.
+fn sessions(fixture: &Fixture) -> Vec<PathBuf> {
+    let entries = fs::read_dir(fixture.store()).unwrap().map(|entry| entry.unwrap().path());
+    let is_session = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with("20");
+    entries.filter(is_session).collect()
+}
+
+/// Kills a command at its points, at each of the first ones; `look` sees the store after each.
+fn kill_everywhere(fixture: &Fixture, arguments: &[&str], mut look: impl FnMut(u64)) {
+    for point in (1..EVERY_POINT).chain((EVERY_POINT..).step_by(6)) {
+        let mut command = fixture.command(arguments);
+        let output = command.env("NONO_FAIL_POINT", point.to_string()).output().unwrap();
+        if output.status.signal().is_none() {
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            assert!(point > MIN_POINTS, "{arguments:?} has {point} points");
+            return;
+        }
+        look(point);
+    }
+}
+
+#[test]
+fn a_killed_start_is_no_session_for_any_command_and_cleanup_frees_it() {
+    let run = ["run", "--rollback", "--no-rollback-prompt", "--no-sandbox", "--", "true"];
+    for arguments in [&["snapshot", "."][..], &run] {
+        let (fixture, good) = changed();
+        let mut unbegun = 0;
+        kill_everywhere(&fixture, arguments, |point| {
+            let place = format!("{arguments:?} at point {point}");
+            let is_unbegun =
+                |session: &PathBuf| !session.join("snapshots/0/manifest.json").exists();
+            let undo = fixture.nono(&["undo", "--dry-run"]).success();
+            assert!(undo.says("1 modified"), "{place}: {}{}", undo.stdout, undo.stderr);
+            let killed = sessions(&fixture).into_iter().filter(is_unbegun).collect::<Vec<_>>();
+            let status = fixture.nono(&["status"]).success();
+            let shown = fixture.nono(&["doctor"]);
+            for session in &killed {
+                let id = session.file_name().unwrap().to_str().unwrap();
+                unbegun += 1;
+                let said = format!("killed before its first snapshot: {id}");
+                assert!(status.says(&said), "{place}: {}", status.stdout);
+                assert!(shown.says(id), "{place}: {}", shown.stdout);
+            }
+            fixture.nono(&["rollback", "list"]).success();
+            fixture.nono(&["rollback", "verify", &good]).success();
+            if point % 7 == 0 {
+                fixture.nono(&["rollback", "verify", "--all"]).success();
+                fixture.nono(&["redo", "--dry-run"]).fails(1, "nothing here is undone");
+            }
+            fixture.nono(&["rollback", "cleanup"]).success();
+            let left = sessions(&fixture).into_iter().filter(is_unbegun).collect::<Vec<_>>();
+            assert_eq!(left, Vec::<PathBuf>::new(), "{place}");
+        });
+        assert!(unbegun > 2, "{arguments:?}: {unbegun}");
+        fixture.nono(&["undo", "--yes", &good]).success();
+        assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "before");
+    }
+}
