@@ -81,13 +81,13 @@ impl Repository {
 }
 
 /// git's settings about its user.
-fn settings(fixture: &Fixture) {
+pub fn settings(fixture: &Fixture) {
     let text = "[user]\nname = A\nemail = a@example.org\n[init]\ndefaultBranch = main\n[gc]\nauto = 0\n\
                 [protocol \"file\"]\nallow = always\n[advice]\ndetachedHead = false\n";
     fs::write(fixture.path("home/.gitconfig"), text).unwrap();
 }
 
-fn git(fixture: &Fixture, dir: &Path, arguments: &[&str]) -> Finished {
+pub fn git(fixture: &Fixture, dir: &Path, arguments: &[&str]) -> Finished {
     let mut command = Command::new("git");
     command.args(arguments).current_dir(dir).env_clear();
     command.env("PATH", std::env::var_os("PATH").unwrap_or_default());

@@ -19,6 +19,7 @@ mod extremes;
 mod faults;
 mod fixture;
 mod full_store;
+mod git_directories;
 mod git_history;
 mod grants;
 mod growth;

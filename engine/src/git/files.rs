@@ -67,12 +67,46 @@ impl<'a> GitDirs<'a> {
     }
 }
 
+/// Entries of a git directory that are there while an operation of git is under way, and the
+/// operation.
+pub(crate) const OPERATIONS: [(&[u8], &str); 7] = [
+    (b"BISECT_LOG", "bisect"),
+    (b"CHERRY_PICK_HEAD", "cherry-pick"),
+    (b"MERGE_HEAD", "merge"),
+    (b"REVERT_HEAD", "revert"),
+    (b"rebase-apply", "rebase"),
+    (b"rebase-merge", "rebase"),
+    (b"sequencer", "cherry-pick or revert"),
+];
+
+/// The directory of refs that are in reftables.
+pub(crate) const REFTABLE: &[u8] = b"reftable";
+
 /// Whether a path of a git directory, relative to it, is that of an object, or a directory for
-/// objects: to add one changes nothing that is there.
+/// objects: to add one changes nothing that is there. Contents of git LFS and of git-annex have
+/// names like objects, and resolved conflicts are only added, too.
 pub(crate) fn is_added_object(relative: &[u8]) -> bool {
     let parts: Vec<&[u8]> = byte_path::components(relative).collect();
     let is_hex = |name: &[u8]| name.iter().all(u8::is_ascii_hexdigit);
+    let is_hash = |name: &[u8]| matches!(name.len(), 40 | 64) && is_hex(name);
+    let is_short = |name: &[u8]| name.len() <= 3;
     match parts[..] {
+        [b"lfs" | b"annex" | b"rr-cache"] | [b"lfs" | b"annex", b"objects"] => true,
+        [b"lfs", b"objects", a] => a.len() == 2 && is_hex(a),
+        [b"lfs", b"objects", a, b] => a.len() == 2 && b.len() == 2 && is_hex(a) && is_hex(b),
+        [b"lfs", b"objects", a, b, name] => {
+            name.len() == 64 && is_hex(name) && name.starts_with(a) && name[2..].starts_with(b)
+        }
+        [b"rr-cache", id] => is_hash(id),
+        [b"rr-cache", id, name] => {
+            is_hash(id) && [&b"preimage"[..], b"postimage"].iter().any(|it| name.starts_with(it))
+        }
+        [b"annex", b"objects", a] => is_short(a),
+        [b"annex", b"objects", a, b] => is_short(a) && is_short(b),
+        [b"annex", b"objects", a, b, key] => is_short(a) && is_short(b) && is_annex_key(key),
+        [b"annex", b"objects", a, b, key, name] => {
+            is_short(a) && is_short(b) && is_annex_key(key) && key == name
+        }
         [b"objects", dir] => dir == b"pack" || dir == b"info" || dir.len() == 2 && is_hex(dir),
         [b"objects", b"pack", name] => {
             name.starts_with(b"pack-") || name.starts_with(b"multi-pack-index")
@@ -86,6 +120,13 @@ pub(crate) fn is_added_object(relative: &[u8]) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether a name is a key of git-annex: a backend, fields, and a hash or another name.
+fn is_annex_key(name: &[u8]) -> bool {
+    let backend = name.split(|byte| *byte == b'-').next().unwrap_or_default();
+    let is_backend = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || *byte == b'_';
+    !backend.is_empty() && backend.iter().all(is_backend) && name.windows(2).any(|it| it == b"--")
 }
 
 /// Whether git writes a path of a git directory, relative to it, by itself while somebody works.
@@ -162,6 +203,15 @@ mod tests {
             ("objects/info/alternates".to_owned(), false),
             ("objects/pack/tmp_pack_x".to_owned(), false),
             ("hooks/pre-commit".to_owned(), false),
+            (format!("lfs/objects/ab/cd/abcd{}", "0".repeat(60)), true),
+            (format!("lfs/objects/ab/cd/ab00{}", "0".repeat(60)), false),
+            ("lfs/objects/ab".to_owned(), true),
+            ("lfs/hooks".to_owned(), false),
+            (format!("rr-cache/{}/preimage", "a".repeat(40)), true),
+            (format!("rr-cache/{}/run", "a".repeat(40)), false),
+            ("annex/objects/w8/Xv/SHA256E-s3--ab.txt/SHA256E-s3--ab.txt".to_owned(), true),
+            ("annex/objects/w8/Xv/SHA256E-s3--ab.txt/other".to_owned(), false),
+            ("annex/journal".to_owned(), false),
             (String::new(), false),
         ] {
             assert_eq!(is_added_object(path.as_bytes()), is_object, "{path}");

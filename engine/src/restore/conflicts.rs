@@ -84,6 +84,14 @@ pub enum RepositoryConflict {
     /// HEAD and the refs are as they were left, and the index stages something else: `git add` stored
     /// contents that no other file may have.
     Staged,
+    /// The refs are in reftables, which are not read here, and these are others than the session
+    /// left: branches, tags, stashes or commits that came since would be lost.
+    Reftables,
+    /// An operation of git is under way that began after the session.
+    InProgress {
+        /// The operation in a word: `merge`, `rebase`, `bisect`.
+        operation: String,
+    },
     /// A lock says that git works there at this moment.
     AtWork {
         /// The lock, relative to the git directory.

@@ -16,7 +16,7 @@ use super::selection::Selected;
 use crate::byte_path;
 use crate::diff::{self, ChangeType, Difference, EntryState, Lookup};
 use crate::git::{
-    self, GitDirs, GitState, Move, RepositoryChange, is_added_object, is_bookkeeping, is_lock,
+    self, GitDirs, GitState, Move, OPERATIONS, REFTABLE, RepositoryChange, is_added_object, is_bookkeeping, is_lock,
 };
 use crate::object::{ContentHash, Node, RootTree};
 use crate::path_text::to_path;
@@ -202,7 +202,9 @@ impl Repositories {
             let (old_index, new_index) = (then.find(&index)?, now.find(&index)?);
             let node = |state: Option<EntryState>| state.map(|state| state.node);
             let (old_index, new_index) = (node(old_index), node(new_index));
+            let beside = |root| Beside::in_snapshot(source, root, git_dir);
             let mut is_work = !is_same(state(before)?.as_ref(), state(after)?.as_ref())
+                || beside(before)? != beside(after)?
                 || (old_index != new_index && !stage_the_same(source, old_index, new_index)?);
             if !is_work {
                 for difference in diff::differences_of(source, git_dir, old.as_ref(), new.as_ref())
@@ -368,6 +370,46 @@ fn is_there(path: &[u8]) -> bool {
     matches!(found, Ok(Some(_)))
 }
 
+/// The state of a repository beside HEAD, refs and index, without times.
+#[derive(PartialEq, Eq)]
+struct Beside {
+    /// Names and contents of reftables; `None` where the refs are files.
+    tables: Option<Vec<(Box<[u8]>, Node)>>,
+    /// The operations that are under way, with what says so.
+    operations: Vec<(&'static str, Node)>,
+}
+
+impl Beside {
+    fn in_snapshot(
+        source: &dyn ObjectSource,
+        root: &ContentHash,
+        git_dir: &[u8],
+    ) -> Result<Self, StoreError> {
+        let root = read_root_tree(source, root)?;
+        let mut lookup = Lookup::new(source, &root);
+        let tables = match lookup.find(&byte_path::join(git_dir, REFTABLE))?.map(|it| it.node) {
+            Some(Node::Directory { tree }) => {
+                let entries = read_tree(source, &tree)?.into_entries();
+                Some(entries.into_iter().map(|entry| (entry.name, entry.node)).collect())
+            }
+            _ => None,
+        };
+        let mut operations = Vec::new();
+        for (name, operation) in OPERATIONS {
+            if let Some(state) = lookup.find(&byte_path::join(git_dir, name))? {
+                operations.push((operation, state.node));
+            }
+        }
+        Ok(Self { tables, operations })
+    }
+
+    /// An operation that is under way here and was not, or not so, before.
+    fn begun_since(&self, before: &Self) -> Option<&'static str> {
+        let newer = self.operations.iter().find(|it| !before.operations.contains(it));
+        newer.map(|(operation, _)| *operation)
+    }
+}
+
 /// Whether HEAD or a ref of a repository moved after the session, and after every restore of it; or
 /// where none did, whether something else was staged.
 fn moved_on(
@@ -382,13 +424,25 @@ fn moved_on(
     let now = state(current_root)?;
     let index = [git_dir, b"/", INDEX].concat();
     let staged_now = staged_in(source, current_root, &index)?;
+    let beside_now = Beside::in_snapshot(source, current_root, git_dir)?;
     let mut base = None;
     let mut is_known = false;
+    let mut beside_moved = None;
     let restored = conflicts::restored(chain).map(|(_, target)| &target.merkle_root);
     for root in std::iter::once(last).chain(restored) {
         // A path that an earlier restore left alone is as it was before that restore.
         base = state(root)?;
         if is_same(base.as_ref(), now.as_ref()) {
+            let beside = Beside::in_snapshot(source, root, git_dir)?;
+            if beside.tables != beside_now.tables {
+                beside_moved = Some(RepositoryConflict::Reftables);
+                continue;
+            }
+            if let Some(operation) = beside_now.begun_since(&beside) {
+                let operation = operation.to_owned();
+                beside_moved = Some(RepositoryConflict::InProgress { operation });
+                continue;
+            }
             let staged = staged_in(source, root, &index)?;
             // Only what surely is something else is somebody's work.
             if staged.is_none() || staged_now.is_none() || staged == staged_now {
@@ -399,6 +453,9 @@ fn moved_on(
     }
     if is_known {
         return Ok(Some((ChangeType::Modified, RepositoryConflict::Staged)));
+    }
+    if let Some(conflict) = beside_moved {
+        return Ok(Some((ChangeType::Modified, conflict)));
     }
     let moves = match (&base, &now) {
         (Some(base), Some(now)) => local(base, now),

@@ -40,6 +40,14 @@ pub(in crate::cli) fn conflict_text(git_dir: &Path, conflict: &RepositoryConflic
         RepositoryConflict::Staged => {
             return "something else is staged now than after the session".to_owned();
         }
+        RepositoryConflict::Reftables => {
+            return "its refs are in reftables, which are not read here, and are not as the session \
+                    left them: branches, tags, stashes or commits that came since would be lost"
+                .to_owned();
+        }
+        RepositoryConflict::InProgress { operation } => {
+            return format!("a {operation} is under way in it that began after the session");
+        }
         RepositoryConflict::MovedOn { moves } => moves,
     };
     let counts = counts_of(moves, git_dir);

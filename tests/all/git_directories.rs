@@ -1,0 +1,159 @@
+//! Contents of git directories beside objects and refs that are files: reftables, operations that
+//! are under way, and stores that only grow. None of them is lost in silence.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::fixture::Fixture;
+use crate::git_history::{git, settings};
+use crate::not_run::not_run;
+
+/// A repository with two branches that conflict in `file`, and a session that committed there.
+struct Repository {
+    fixture: Fixture,
+}
+
+impl Repository {
+    /// `None`: this git has no such format of refs.
+    fn new(format: &str) -> Option<Self> {
+        let fixture = Fixture::new();
+        settings(&fixture);
+        let format = format!("--ref-format={format}");
+        let repository = Self { fixture };
+        let project = repository.fixture.project();
+        if git(&repository.fixture, &project, &["init", "-q", "-b", "main", &format]).code != 0 {
+            not_run("git has no reftables");
+            return None;
+        }
+        repository.commit("file", "1");
+        repository.git(&["checkout", "-qb", "other"]);
+        repository.commit("file", "other");
+        repository.git(&["checkout", "-q", "main"]);
+        repository.commit("file", "main");
+        Some(repository)
+    }
+
+    fn git(&self, arguments: &[&str]) -> String {
+        git(&self.fixture, &self.fixture.project(), arguments).success().stdout
+    }
+
+    fn commit(&self, name: &str, content: &str) {
+        self.fixture.write(name, format!("{content}\n"));
+        self.git(&["add", "."]);
+        self.git(&["commit", "-qm", content]);
+    }
+
+    fn record_a_commit(&self) {
+        let work = "echo x > of-session && git add . && git commit -qm session";
+        self.fixture.record(work).success();
+    }
+
+    /// Everything that a person could lose.
+    fn told(&self) -> String {
+        let parts = [
+            &["for-each-ref"][..],
+            &["stash", "list"],
+            &["log", "--all", "--format=%H %s"],
+            &["status", "--porcelain"],
+        ];
+        parts.into_iter().map(|arguments| self.git(arguments)).collect()
+    }
+}
+
+#[test]
+fn later_work_in_reftables_is_a_conflict_and_never_lost_in_silence() {
+    for later in [
+        &["branch", "later"][..],
+        &["tag", "later"],
+        &["commit", "-q", "--amend", "-m", "amended"],
+        &["commit", "-q", "--allow-empty", "-m", "later"],
+        &["stash"],
+        &["update-ref", "refs/remotes/origin/main", "HEAD"],
+        &["branch", "-D", "other"],
+    ] {
+        let Some(repository) = Repository::new("reftable") else { return };
+        let fixture = &repository.fixture;
+        let before = repository.told();
+        repository.record_a_commit();
+        if later == ["stash"] {
+            fixture.write("file", "to be stashed\n");
+        }
+        repository.git(later);
+        let with_later = repository.told();
+        fixture.nono(&["undo", "--yes"]).fails(1, "reftables");
+        assert_eq!(repository.told(), with_later, "{later:?}");
+        fixture.nono(&["undo", "--yes", "--force"]).success();
+        assert_eq!(repository.told(), before, "{later:?}");
+        fixture.nono(&["redo", "--yes"]).success();
+        assert_eq!(repository.told(), with_later, "{later:?}");
+    }
+}
+
+#[test]
+fn without_later_work_a_repository_with_reftables_comes_back() {
+    let Some(repository) = Repository::new("reftable") else { return };
+    let before = repository.told();
+    repository.record_a_commit();
+    let after = repository.told();
+    repository.fixture.nono(&["undo", "--yes"]).success();
+    assert_eq!(repository.told(), before);
+    repository.fixture.nono(&["redo", "--yes"]).success();
+    assert_eq!(repository.told(), after);
+}
+
+#[test]
+fn an_operation_that_began_after_the_session_is_a_conflict() {
+    for format in ["files", "reftable"] {
+        for (operation, begin) in [
+            ("bisect", &["bisect", "start"][..]),
+            ("merge", &["merge", "other"]),
+            ("cherry-pick", &["cherry-pick", "other"]),
+            ("revert", &["revert", "--no-edit", "HEAD~1"]),
+        ] {
+            let Some(repository) = Repository::new(format) else { return };
+            let fixture = &repository.fixture;
+            // `revert` of the commit before the last one has to conflict.
+            fixture
+                .record("echo x > file && git commit -qam one && echo y > file && git commit -qam 2")
+                .success();
+            git(fixture, &fixture.project(), begin);
+            let with_operation = repository.told();
+            let undo = fixture.nono(&["undo", "--yes"]);
+            assert_eq!(undo.code, 1, "{operation}: {}", undo.stdout);
+            let is_named = undo.says(&format!("a {operation} is under way"));
+            assert!(is_named || undo.says("reftables"), "{operation}: {}", undo.stderr);
+            assert_eq!(repository.told(), with_operation, "{format}, {operation}");
+        }
+    }
+}
+
+#[test]
+fn stores_that_only_grow_keep_what_came_after_a_session() {
+    let Some(repository) = Repository::new("files") else { return };
+    let project = repository.fixture.project();
+    repository.git(&["init", "-q", "--bare", ".git/modules/sub"]);
+    repository.record_a_commit();
+    let (hash, id) = (format!("abcd{}", "0".repeat(60)), "a".repeat(40));
+    let key = "SHA256E-s3--0123456789.txt";
+    let mut kept: Vec<PathBuf> = Vec::new();
+    for git_dir in [".git", ".git/modules/sub"] {
+        let git_dir = project.join(git_dir);
+        kept.push(git_dir.join("lfs/objects/ab/cd").join(&hash));
+        kept.push(git_dir.join("rr-cache").join(&id).join("preimage"));
+        kept.push(git_dir.join("rr-cache").join(&id).join("postimage"));
+        kept.push(git_dir.join("annex/objects/w8/Xv").join(key).join(key));
+    }
+    for path in &kept {
+        write(path);
+    }
+    repository.fixture.nono(&["undo", "--yes"]).success();
+    assert!(!project.join("of-session").exists());
+    for path in &kept {
+        assert_eq!(fs::read_to_string(path).unwrap(), "kept", "{}", path.display());
+    }
+}
+
+fn write(path: &Path) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, "kept").unwrap();
+}
