@@ -114,7 +114,9 @@ fn an_operation_that_began_after_the_session_is_a_conflict() {
             let fixture = &repository.fixture;
             // `revert` of the commit before the last one has to conflict.
             fixture
-                .record("echo x > file && git commit -qam one && echo y > file && git commit -qam 2")
+                .record(
+                    "echo x > file && git commit -qam one && echo y > file && git commit -qam 2",
+                )
                 .success();
             git(fixture, &fixture.project(), begin);
             let with_operation = repository.told();

@@ -372,3 +372,25 @@ fn keep_counts_sessions_that_changed_something() {
     fixture.nono(&["undo", "--yes"]).success();
     assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "3\n");
 }
+
+#[test]
+fn a_name_outlives_sessions_without_one_and_is_shown_before_it_goes() {
+    let fixture = Fixture::new();
+    fixture.write("a", "0");
+    fixture.nono(&["snapshot", "-m", "KNOWN GOOD"]).success();
+    let good = fixture.latest();
+    for number in 1..=3 {
+        fixture.record(&format!("echo {number} > a")).success();
+    }
+    let kept = fixture.nono(&["rollback", "cleanup", "--keep", "1", "--yes"]).success();
+    assert!(kept.says("1 session with a name stays"), "{}{}", kept.stdout, kept.stderr);
+    let list = fixture.nono(&["rollback", "list", "--json"]).success().json();
+    let ids = list.as_array().unwrap().iter().map(|one| one["session_id"].as_str().unwrap());
+    let ids: Vec<_> = ids.collect();
+    assert!(ids.len() == 2 && ids.contains(&good.as_str()), "{ids:?}");
+    // Age alone takes it, and so does its id; both show the name.
+    for selection in [&["--older-than", "0"][..], &[&good]] {
+        let foreseen = fixture.nono(&[&["rollback", "cleanup", "--dry-run"], selection].concat());
+        assert!(foreseen.success().says("KNOWN GOOD"), "{selection:?}");
+    }
+}

@@ -125,7 +125,8 @@ pub(crate) fn is_added_object(relative: &[u8]) -> bool {
 /// Whether a name is a key of git-annex: a backend, fields, and a hash or another name.
 fn is_annex_key(name: &[u8]) -> bool {
     let backend = name.split(|byte| *byte == b'-').next().unwrap_or_default();
-    let is_backend = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || *byte == b'_';
+    let is_backend =
+        |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || *byte == b'_';
     !backend.is_empty() && backend.iter().all(is_backend) && name.windows(2).any(|it| it == b"--")
 }
 

@@ -16,7 +16,8 @@ use super::selection::Selected;
 use crate::byte_path;
 use crate::diff::{self, ChangeType, Difference, EntryState, Lookup};
 use crate::git::{
-    self, GitDirs, GitState, Move, OPERATIONS, REFTABLE, RepositoryChange, is_added_object, is_bookkeeping, is_lock,
+    self, GitDirs, GitState, Move, OPERATIONS, REFTABLE, RepositoryChange, is_added_object,
+    is_bookkeeping, is_lock,
 };
 use crate::object::{ContentHash, Node, RootTree};
 use crate::path_text::to_path;

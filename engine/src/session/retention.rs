@@ -8,6 +8,7 @@
 //! - `max_sessions` counts for each project, and of the sessions that [hold
 //!   something](SessionContent) only. Idle ones go before them: as soon as there are more than
 //!   `max_sessions` of both.
+//! - A session with a name is of use, and goes after those without.
 //! - Received sessions are counted apart: their writers chose their paths and times, so none of them
 //!   is the newest of a project that is recorded here.
 //! - A session that was killed before its first snapshot goes at once, and stands for nothing.
@@ -50,6 +51,8 @@ pub struct SessionFacts {
     pub is_running: bool,
     /// Whether somebody pinned it.
     pub is_pinned: bool,
+    /// Whether it or a snapshot of it has a name.
+    pub is_named: bool,
     /// The kind of its contents.
     pub content: SessionContent,
     /// Its tracked paths, as one text.
@@ -159,6 +162,7 @@ impl SessionFacts {
             SessionContent::Nothing if is_unbegun => SessionContent::Unbegun,
             content => content,
         };
+        let is_named = metadata.is_named();
         let summary = SessionSummary::from_parts(session, metadata, status);
         Ok(Self {
             session_id: summary.session_id.clone(),
@@ -167,6 +171,7 @@ impl SessionFacts {
             is_running: status == SessionStatus::Running
                 || content == SessionContent::Unbegun && session.is_being_made()?,
             is_pinned: summary.pinned,
+            is_named,
             content,
             project: summary.project(),
             is_received: summary.received,
@@ -183,6 +188,7 @@ impl SessionFacts {
             last_used: begin,
             is_running: session.is_being_made()?,
             is_pinned: false,
+            is_named: false,
             content: SessionContent::Unbegun,
             project: String::new(),
             is_received: false,
@@ -232,7 +238,8 @@ impl<'a> Ranked<'a> {
                 idle.insert(id);
                 continue;
             }
-            let is_idle = !facts.content.is_of_use(held.entry(group).or_default());
+            let is_of_use = facts.content.is_of_use(held.entry(group).or_default());
+            let is_idle = !is_of_use && !facts.is_named;
             let has_changes = facts.content == SessionContent::Changes;
             // In this order: one session may be the newest in several ways. A snapshot by hand
             // is of use, and does not expose the last session that can be undone.
@@ -253,11 +260,12 @@ impl<'a> Ranked<'a> {
         self.idle.contains(facts.session_id.as_str())
     }
 
-    /// The sessions that may go at all: idle ones first, and the young ones last.
+    /// The sessions that may go at all: idle ones first, named ones late, and the young ones last.
     fn removable(&self) -> Vec<&'a SessionFacts> {
         let may_go = |facts: &&SessionFacts| !self.staying.contains(facts.session_id.as_str());
         let mut removable: Vec<_> = self.sessions.iter().copied().filter(may_go).collect();
-        removable.sort_by_key(|facts| (facts.is_young(self.now), !self.is_idle(facts)));
+        removable
+            .sort_by_key(|facts| (facts.is_young(self.now), facts.is_named, !self.is_idle(facts)));
         removable
     }
 

@@ -205,6 +205,12 @@ impl SessionMetadata {
             .find(|number| !self.safety_snapshots.contains(number) && !self.was_added(*number))
     }
 
+    /// Whether a person gave a name to the session or to a snapshot that it holds.
+    pub fn is_named(&self) -> bool {
+        let mut labels = self.labels.iter();
+        self.label.is_some() || labels.any(|label| self.removal(label.number).is_none())
+    }
+
     /// Whether an archive added a snapshot to this session, which was recorded here. Of a session
     /// that archives brought as a whole, no snapshot was added.
     pub fn was_added(&self, number: u64) -> bool {

@@ -241,14 +241,26 @@ fn choose(
         .map(|days| Timestamp::now() - SignedDuration::from_hours(i64::from(days) * 24));
     let keep = args.keep.unwrap_or(0);
     let mut kept: HashMap<(bool, String), Kept> = HashMap::new();
+    let mut named = 0_usize;
     let chosen = dated.into_iter().filter(|(metadata, status, _)| {
         let group = (metadata.received, project_of(&metadata.tracked_paths));
-        let stays = kept.entry(group).or_default().stays(keep, metadata, *status);
+        // A name is as good as a pin, except where age alone was asked for.
+        let is_named = args.keep.is_some() && metadata.is_named();
+        named += usize::from(is_named);
+        let stays = is_named || kept.entry(group).or_default().stays(keep, metadata, *status);
         !stays
             && oldest.is_none_or(|oldest| metadata.started < oldest)
             && *status != SessionStatus::Running
     });
-    Ok((chosen.map(|(_, _, session)| session).collect(), has_unknown))
+    let chosen = chosen.map(|(_, _, session)| session).collect();
+    match named {
+        0 => {}
+        1 => context.say("1 session with a name stays (nono rollback cleanup ID removes it)"),
+        _ => context.say(format_args!(
+            "{named} sessions with a name stay (nono rollback cleanup ID removes one)"
+        )),
+    }
+    Ok((chosen, has_unknown))
 }
 
 /// The sessions of one project that `--keep` has kept, newest first.
@@ -383,7 +395,9 @@ fn described(session: &SessionDir) -> Option<(String, String)> {
             format!(": {}", cut(&command, MOST_COMMAND_CELLS))
         }
     };
-    Some((session.id(), format!("{project}{command}")))
+    let names = metadata.label.iter().chain(metadata.labels.iter().map(|label| &label.label));
+    let names: String = names.map(|name| super::quoted(name)).collect();
+    Some((session.id(), format!("{project}{command}{names}")))
 }
 
 /// `described`: the sessions by their ids. `all`: objects that no session names had to go at once.

@@ -11,6 +11,7 @@ fn hours(id: &str, project: &str, hours_ago: i64) -> SessionFacts {
     let started = now() - SignedDuration::from_hours(hours_ago);
     SessionFacts {
         is_received: false,
+        is_named: false,
         session_id: id.into(),
         started,
         last_used: started,
@@ -292,4 +293,24 @@ fn a_snapshot_by_hand_does_not_expose_the_newest_session_with_changes() {
     let much = usage(100, &[("run", 1), ("last", 90), ("s", 1)]);
     let gone = expired(policy(None, None, Some(0)), &sessions, Some(&much));
     assert_eq!(ids(gone), ["run"]);
+}
+
+#[test]
+fn a_session_with_a_name_goes_after_those_without() {
+    let named = |facts| SessionFacts { is_named: true, ..facts };
+    let at_most = |max| RetentionPolicy { max_sessions: Some(max), ..RetentionPolicy::default() };
+    let sessions = [
+        named(session("good", "p", 40)),
+        session("a", "p", 30),
+        session("b", "p", 20),
+        session("c", "p", 10),
+    ];
+    let gone = |max| expired(at_most(max), &sessions, None).into_iter().map(|(id, _)| id);
+    assert_eq!(gone(3).collect::<Vec<_>>(), ["a"]);
+    assert_eq!(gone(2).collect::<Vec<_>>(), ["a", "b"]);
+    assert_eq!(gone(1).collect::<Vec<_>>(), ["a", "b", "good"]);
+    // A name is a reason to keep a state that a younger session holds as well.
+    let twice = [named(state("good", 40, "s")), state("a", 30, "s"), session("b", "p", 5)];
+    let gone = expired(at_most(2), &twice, None).into_iter().map(|(id, _)| id);
+    assert_eq!(gone.collect::<Vec<_>>(), ["a"]);
 }
