@@ -59,7 +59,8 @@ tools_dir() {
 ground_in_memory() {
     [ "$(id -u)" = 0 ] && [ -d /dev/shm ] && [ -z "${NONO_TEST_DIR:-}" ] || return 0
     GROUND_IMAGE=$(mktemp /dev/shm/nono-tests-XXXXXX.ext4)
-    NONO_TEST_DIR=$(mktemp -d /var/tmp/nono-tests-XXXXXX)
+    # Short: where a terminal breaks a line is a matter of its length.
+    NONO_TEST_DIR=$(mktemp -d /var/tmp/nXXX)
     truncate -s 5G "$GROUND_IMAGE"
     if mkfs.ext4 -q -F "$GROUND_IMAGE" && mount -o loop "$GROUND_IMAGE" "$NONO_TEST_DIR"; then
         chmod 1777 "$NONO_TEST_DIR"

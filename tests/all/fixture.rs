@@ -62,8 +62,12 @@ impl Fixture {
     /// `/tmp` and `/dev/shm`, in whose place a command has others, proves nothing. `scripts/test`
     /// mounts an ext4 image in memory and names it in `NONO_TEST_DIR`.
     pub fn new() -> Self {
-        let ground = std::env::var_os("NONO_TEST_DIR").unwrap_or_else(|| "/var/tmp".into());
-        Self::in_dir(tempfile::tempdir_in(ground).unwrap())
+        let Some(ground) = std::env::var_os("NONO_TEST_DIR") else {
+            return Self::in_dir(tempfile::tempdir_in("/var/tmp").unwrap());
+        };
+        // Together as long as a directory right below `/var/tmp`: terminals break lines.
+        let temp = tempfile::Builder::new().prefix("").rand_bytes(5).tempdir_in(ground);
+        Self::in_dir(temp.unwrap())
     }
 
     /// Below `/tmp`, as many programs' test projects are.
