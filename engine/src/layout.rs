@@ -60,6 +60,11 @@ pub(crate) fn pending_manifest() -> String {
     format!("{SNAPSHOTS}/0/{PENDING_MANIFEST}")
 }
 
+/// Where a baseline that was announced and lost is noted, relative to the session.
+pub(crate) fn lost_manifest() -> String {
+    format!("{SNAPSHOTS}/0/{LOST_MANIFEST}")
+}
+
 /// The word for the newest session or snapshot, and the name of a link to it. No session is called
 /// so: nothing could name it.
 pub const LATEST: &str = "latest";

@@ -322,6 +322,18 @@ impl SessionDir {
         }
     }
 
+    /// Whether it lost its baseline, so that its command may have run.
+    ///
+    /// # Errors
+    /// When the directory cannot be looked at.
+    pub(super) fn has_lost_baseline(&self) -> Result<bool, ManifestError> {
+        match self.dir()?.try_stat(layout::lost_manifest().as_bytes()) {
+            Ok(found) => Ok(found.is_some()),
+            Err(error) if error.is_gone() => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// The manifest of a baseline that is in the store and not yet durable. `None` when there is no
     /// such, or it has become a snapshot.
     ///

@@ -157,11 +157,13 @@ impl SessionDir {
         Ok(FileLock::try_shared(&self.path().join(RUNNING_NAME))?.is_none())
     }
 
-    /// Whether the session holds a snapshot or an announced one; also where it cannot be looked at.
-    /// One that was killed before it did holds no state that anything could go back to.
+    /// Whether the session holds a snapshot or an announced one, or lost the latter; also where it
+    /// cannot be looked at. One that was killed before that holds no state to go back to, and its
+    /// command did not begin.
     pub fn may_hold_snapshot(&self) -> bool {
         self.manifest_numbers().map_or(true, |numbers| !numbers.is_empty())
             || self.has_announcement().unwrap_or(true)
+            || self.has_lost_baseline().unwrap_or(true)
     }
 
     /// Whether its first snapshot may be at work: the maker of the session, whose number is the end
