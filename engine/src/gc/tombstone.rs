@@ -139,7 +139,9 @@ pub fn remove_snapshots(
 /// that a session's changes are counted between.
 fn ends(session: &SessionDir, metadata: &SessionMetadata) -> (Option<u64>, Option<u64>) {
     let listed = 0..metadata.manifest_hashes.len() as u64;
-    let held: Vec<u64> = listed.filter(|number| metadata.removal(*number).is_none()).collect();
+    let is_held =
+        |number: &u64| metadata.removal(*number).is_none() && !metadata.was_added(*number);
+    let held: Vec<u64> = listed.filter(is_held).collect();
     let is_ordinary = |number: &&u64| {
         let loaded = session.manifest(**number);
         loaded.is_ok_and(|loaded| loaded.manifest.kind == SnapshotKind::Ordinary)

@@ -86,7 +86,7 @@ pub(super) fn count_again(session: &SessionDir, store: &LocalStore) -> Result<()
         (manifest.kind == SnapshotKind::Ordinary).then_some(manifest)
     };
     let mut numbers: Vec<u64> = (0..metadata.manifest_hashes.len() as u64).collect();
-    numbers.retain(|number| metadata.removal(*number).is_none());
+    numbers.retain(|number| metadata.removal(*number).is_none() && !metadata.was_added(*number));
     let last = numbers.iter().rev().find_map(ordinary);
     let first = numbers.first().and_then(ordinary);
     let (Some(first), Some(last)) = (first, last) else { return Ok(()) };

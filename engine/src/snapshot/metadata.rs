@@ -212,9 +212,11 @@ impl SessionMetadata {
     }
 
     /// Whether an archive added a snapshot to this session, which was recorded here. Of a session
-    /// that archives brought as a whole, no snapshot was added.
+    /// that archives brought as a whole, no snapshot was added. Nor is that known of one whose
+    /// manifest was made again, where the first snapshot is marked with the others.
     pub fn was_added(&self, number: u64) -> bool {
-        !self.received && self.received_snapshots.contains(&number)
+        let marked = &self.received_snapshots;
+        !self.received && !marked.contains(&0) && marked.contains(&number)
     }
 
     /// Whether and why a snapshot was removed.

@@ -111,7 +111,9 @@ impl Manifests {
         if self.listed().count() < metadata.manifest_hashes.len() {
             return None;
         }
-        let mut held = self.listed().filter(|(number, _)| metadata.removal(*number).is_none());
+        let mut held = self.listed().filter(|(number, _)| {
+            metadata.removal(*number).is_none() && !metadata.was_added(*number)
+        });
         let first = held.next();
         let last =
             first.into_iter().chain(held).filter(|(_, it)| it.kind == SnapshotKind::Ordinary);
