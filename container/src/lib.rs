@@ -27,8 +27,8 @@
 //!   [`objects`](ContainerHistory::objects).
 //! - [`ContainerSession`](nono_engine::snapshot::ContainerSession), in the session's manifest,
 //!   holds the facts that change after a snapshot: the name, the source of the volumes' contents,
-//!   and each restoration. [`ContainerHistory::note_restoration`] adds one under the session's lock. A new
-//!   container of a restore bears the label [`LABEL_RESTORED_FROM`] with `SESSION/N`.
+//!   and each restoration. [`ContainerHistory::note_restoration`] adds one under the session's
+//!   lock. A new container of a restore bears the label [`LABEL_RESTORED_FROM`] with `SESSION/N`.
 //!
 //! Always true: the record appears with its snapshot, after everything else is durable. An image
 //! that nono made bears [`LABEL_SESSION`]; no other image is ever removed. A container that nono

@@ -715,7 +715,7 @@ fn a_snapshot_that_an_archive_adds_is_no_end_of_a_session_recorded_here() {
     assert_eq!(list[0]["changes"], before[0]["changes"]);
     let diff = desk.fixture.nono(&["rollback", "diff", "latest", "--name-only"]).success();
     assert_eq!(diff.stdout, "deep/linked\nfirst\n");
-    // What a person wrote since stays, and nobody has to decide about the other machine's work.
+    // A later file of a person stays, and the other machine's work is no conflict.
     let undo = desk.fixture.nono(&["undo", "--yes", &desk.session]);
     assert_eq!(fs::read_to_string(project.join("report.md")).unwrap(), "mine", "{}", undo.stderr);
 }

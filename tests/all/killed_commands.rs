@@ -1,5 +1,5 @@
-//! A command that was killed before its first snapshot shuts no way back: it is no session for undo,
-//! redo, status and lists, `status` and `doctor` name it, and `cleanup` frees it.
+//! A command that was killed before its first snapshot shuts no way back: undo, redo and status do not
+//! take it for a session, `status` and `doctor` name it, and `cleanup` frees it.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;

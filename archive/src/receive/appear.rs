@@ -171,7 +171,7 @@ impl Receiver<'_> {
             self.publish(&session, count..=last)?;
         }
         metadata.received_snapshots = here.received_snapshots;
-        // What was added is no work of a session that was recorded here.
+        // The added snapshots are no work of a session that was recorded here.
         metadata.changes = if here.received { changes } else { here.changes };
         let mut removed = here.removed;
         removed.extend(metadata.removed.drain(..).filter(|it| it.number >= count));

@@ -28,10 +28,12 @@ impl<'a> Present<'a> {
         Ok(Self { source, states: states.collect::<Result<_, _>>()? })
     }
 
+    /// Whether a path is on the disk or in a state.
     pub(super) fn has(&self, path: &[u8]) -> Result<bool, RestoreError> {
-        if matches!(sys::kind_of(to_path(path)), Ok(Some(_))) {
-            return Ok(true);
-        }
+        Ok(matches!(sys::kind_of(to_path(path)), Ok(Some(_))) || self.records(path)?)
+    }
+
+    fn records(&self, path: &[u8]) -> Result<bool, RestoreError> {
         for state in &self.states {
             if Lookup::new(self.source, state).find(path)?.is_some() {
                 return Ok(true);
@@ -45,20 +47,14 @@ impl<'a> Present<'a> {
 /// stand for, one is enough, and of those that a glob matches, too. A slip of the pen must not look
 /// like a state that needs no restore.
 pub(super) fn check_selection(
-    source: &dyn ObjectSource,
+    present: &Present<'_>,
     selected: &Selected<'_>,
-    roots: &[&ContentHash],
     target: &SnapshotManifest,
 ) -> Result<(), RestoreError> {
-    let states = roots.iter().map(|root| read_root_tree(source, root));
-    let states = states.collect::<Result<Vec<RootTree>, _>>()?;
     for paths in selected.named() {
         let mut is_found = false;
-        for state in &states {
-            let mut lookup = Lookup::new(source, state);
-            for path in paths {
-                is_found = is_found || lookup.find(path)?.is_some();
-            }
+        for path in paths {
+            is_found = is_found || present.records(path)?;
         }
         if !is_found {
             return Err(no_such_path(to_path(paths.first().map_or(b"", Vec::as_slice)), target));
@@ -66,8 +62,8 @@ pub(super) fn check_selection(
     }
     for glob in selected.globs() {
         let mut is_matched = false;
-        for state in &states {
-            is_matched = is_matched || has_match(source, state, selected, glob)?;
+        for state in &present.states {
+            is_matched = is_matched || has_match(present.source, state, selected, glob)?;
         }
         if !is_matched {
             let (pattern, snapshot) = (glob.given.clone(), target.number);

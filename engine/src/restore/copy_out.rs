@@ -156,11 +156,10 @@ impl SnapshotManager {
             let (to, tracked) = (to.to_owned(), tracked.to_owned());
             return Err(RestoreError::CopyOverProject { to, tracked });
         }
-        let roots = [&manifest.merkle_root];
-        let present = Present::new(self.store(), &roots)?;
+        let present = Present::new(self.store(), &[&manifest.merkle_root])?;
         let mut exists = |path: &[u8]| present.has(path);
         let selected = Selected::new(selection, &manifest.roots, &mut exists)?;
-        check_selection(self.store(), &selected, &roots, manifest)?;
+        check_selection(&present, &selected, manifest)?;
         let root = read_root_tree(self.store(), &manifest.merkle_root)?;
         sys::create_private_dir(to)?;
         let groups = diff::links_of(self.store(), &manifest.merkle_root)?;

@@ -410,7 +410,7 @@ impl SnapshotManager {
         let target = self.session().listed_manifest(number, listed)?;
         self.check_roots(&target.manifest)?;
         let chain = (0..=last)
-            // What an archive added is the work of another machine, and nothing that was left here.
+            // A snapshot that an archive added is the work of another machine.
             .filter(|it| *it == number || !metadata.was_added(*it))
             .filter_map(|number| self.session().listed_manifest(number, listed).ok())
             .collect();

@@ -60,11 +60,10 @@ impl SnapshotManager {
     ) -> Result<Planned, RestoreError> {
         let target = &states.target.manifest;
         let mut plan = plan::plan(source, current_root, left_out, target)?;
-        let roots = [&target.merkle_root, current_root];
-        let present = Present::new(source, &roots)?;
+        let present = Present::new(source, &[&target.merkle_root, current_root])?;
         let mut exists = |path: &[u8]| present.has(path);
         let selected = Selected::new(&options.selection, &target.roots, &mut exists)?;
-        check_selection(source, &selected, &roots, target)?;
+        check_selection(&present, &selected, target)?;
         let repositories = Repositories::of(source, current_root, target, &plan)?;
         if !selected.is_all() {
             let wanted = |path: &[u8], change: Option<diff::ChangeType>| {

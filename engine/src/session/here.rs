@@ -169,6 +169,9 @@ pub struct Listed {
     pub sessions: Vec<SessionSummary>,
     /// The others.
     pub unreadable: Vec<Unreadable>,
+    /// Sessions, with a manifest or without, that hold no snapshot and do not run: killed before
+    /// their first one, or about to take it ([`SessionDir::is_being_made`]).
+    pub unbegun: Vec<SessionDir>,
 }
 
 impl Catalog {
@@ -180,11 +183,19 @@ impl Catalog {
         let mut listed = Listed::default();
         for session in self.sessions()? {
             match SessionSummary::of(&session) {
-                Ok(summary) => listed.sessions.push(summary),
-                // Somebody removed it, or its first snapshot is still being taken.
+                Ok(summary) => {
+                    if !summary.has_begun {
+                        listed.unbegun.push(session);
+                    }
+                    listed.sessions.push(summary);
+                }
+                // It was removed meanwhile.
                 Err(_) if session.is_gone() => {}
                 Err(ManifestError::Missing { .. })
-                    if session.snapshot_numbers().is_ok_and(|numbers| numbers.is_empty()) => {}
+                    if session.snapshot_numbers().is_ok_and(|numbers| numbers.is_empty()) =>
+                {
+                    listed.unbegun.push(session);
+                }
                 Err(source) => listed.unreadable.push(Unreadable { session, source }),
             }
         }

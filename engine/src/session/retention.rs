@@ -178,7 +178,7 @@ impl SessionFacts {
         })
     }
 
-    /// Those of a session whose manifest was never written.
+    /// The facts of a session whose manifest was never written.
     fn unbegun(session: &SessionDir) -> Result<Self, ManifestError> {
         let begin = session.latest_begin()?;
         let begin = Timestamp::new(begin.seconds, 0).unwrap_or(Timestamp::UNIX_EPOCH);

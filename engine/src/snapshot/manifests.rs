@@ -315,11 +315,7 @@ impl SessionDir {
     /// # Errors
     /// When the directory cannot be looked at.
     pub(super) fn has_announcement(&self) -> Result<bool, ManifestError> {
-        match self.dir()?.try_stat(layout::pending_manifest().as_bytes()) {
-            Ok(found) => Ok(found.is_some()),
-            Err(error) if error.is_gone() => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        self.has(&layout::pending_manifest())
     }
 
     /// Whether it lost its baseline, so that its command may have run.
@@ -327,7 +323,11 @@ impl SessionDir {
     /// # Errors
     /// When the directory cannot be looked at.
     pub(super) fn has_lost_baseline(&self) -> Result<bool, ManifestError> {
-        match self.dir()?.try_stat(layout::lost_manifest().as_bytes()) {
+        self.has(&layout::lost_manifest())
+    }
+
+    fn has(&self, path: &str) -> Result<bool, ManifestError> {
+        match self.dir()?.try_stat(path.as_bytes()) {
             Ok(found) => Ok(found.is_some()),
             Err(error) if error.is_gone() => Ok(false),
             Err(error) => Err(error.into()),

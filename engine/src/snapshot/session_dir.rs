@@ -170,10 +170,13 @@ impl SessionDir {
     /// of its id, is alive or holds the lock.
     ///
     /// # Errors
-    /// When the lock file cannot be made.
+    /// When the lock file cannot be looked at.
     pub fn is_being_made(&self) -> Result<bool, ManifestError> {
         let maker = self.path.to_str().and_then(|path| path.rsplit_once('-')?.1.parse().ok());
-        Ok(maker.is_some_and(sys::process_is_alive) || self.try_lock()?.is_none())
+        // To look makes no lock file.
+        let may_be_locked = || self.dir()?.try_stat(LOCK_NAME.as_bytes());
+        Ok(maker.is_some_and(sys::process_is_alive)
+            || may_be_locked()?.is_some() && self.try_lock()?.is_none())
     }
 
     /// Whether it was killed before its first snapshot: it holds none, and its making is over.

@@ -42,7 +42,7 @@ impl FileLock {
         Self::attempt(path, FlockOperation::NonBlockingLockExclusive)
     }
 
-    /// As `shared`, if nobody holds the lock exclusively.
+    /// As `shared`, if no other process holds the lock exclusively.
     ///
     /// # Errors
     /// When the lock file cannot be made or opened.

@@ -23,7 +23,7 @@ use nono_engine::session::{
     Catalog, Moved, NotHere, Place, Purpose, SessionStatus, SessionSummary,
 };
 use nono_engine::session::{newest, sessions_here};
-use nono_engine::snapshot::{NotCapturedSet, SnapshotKind, SnapshotManager};
+use nono_engine::snapshot::{NotCapturedSet, SessionDir, SnapshotKind, SnapshotManager};
 
 /// So many paths are named that cannot be restored.
 const NAMED_LOST: usize = 10;
@@ -146,7 +146,7 @@ pub(in crate::cli) fn run(args: &StatusArgs, store: &StoreArgs, context: &Contex
         mounts: super::mount::mounted_from(catalog.roots())?,
         interrupted: Interrupted {
             restores: interrupted(&catalog)?.iter().map(|session| session.id()).collect(),
-            unbegun: unbegun(&catalog, context)?,
+            unbegun: unbegun(&listed.unbegun, context),
             runs: here.iter().filter(is_interrupted).map(|s| s.session_id.clone()).collect(),
             #[cfg(feature = "container")]
             container_restores: container_restores(&catalog, context)?,
@@ -165,18 +165,17 @@ pub(in crate::cli) fn run(args: &StatusArgs, store: &StoreArgs, context: &Contex
     Ok(0)
 }
 
-/// Sessions of the store that were killed before their first snapshot. One that cannot be looked at
-/// is told.
-fn unbegun(catalog: &Catalog, context: &Context) -> Result<Vec<String>, CliError> {
+/// Those whose making is over. One that cannot be looked at is told.
+fn unbegun(sessions: &[SessionDir], context: &Context) -> Vec<String> {
     let mut unbegun = Vec::new();
-    for session in catalog.sessions()? {
+    for session in sessions {
         match session.is_unbegun() {
             Ok(true) => unbegun.push(session.id()),
             Ok(false) => {}
             Err(error) => context.warn(error),
         }
     }
-    Ok(unbegun)
+    unbegun
 }
 
 /// Those of sessions here.

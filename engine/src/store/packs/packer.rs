@@ -25,8 +25,8 @@ use crate::sys;
 pub enum LongFiles {
     /// In chunks, compressed.
     Packed,
-    /// As they are, because somebody waits: compression takes longer than all the rest. They are
-    /// packed when nobody does.
+    /// As they are, because a command waits: compression takes longer than all the rest. A later
+    /// pass packs them.
     Plain,
 }
 
