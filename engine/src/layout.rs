@@ -83,7 +83,8 @@ pub fn may_be_session(name: &[u8]) -> bool {
 }
 
 /// Whether a name in a root directory is that of a session. One has a manifest and snapshots;
-/// either is enough, so that it is noticed when the other was removed.
+/// either is enough, so that it is noticed when the other was removed. A directory of another user
+/// that lets no one look into it counts: it may be one.
 ///
 /// # Errors
 /// When it cannot be looked at.
@@ -93,7 +94,10 @@ pub(crate) fn is_session(root: &Dir, name: &[u8]) -> sys::Result<bool> {
     {
         return Ok(false);
     }
-    let has = |part: &str| Ok(root.try_stat(&[name, b"/", part.as_bytes()].concat())?.is_some());
+    let has = |part: &str| match root.try_stat(&[name, b"/", part.as_bytes()].concat()) {
+        Err(error) if error.is_denied() => Ok(true),
+        found => Ok(found?.is_some()),
+    };
     Ok(has(MANIFEST)? || has(SNAPSHOTS)?)
 }
 

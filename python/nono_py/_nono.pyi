@@ -381,7 +381,7 @@ class RecoveryReport:
 
     @property
     def outcome(self) -> Literal["finished", "taken_back", "cleared"]:
-        """``"finished"``, ``"taken_back"``, or ``"cleared"`` when no path was half-way."""
+        """``"finished"``, ``"taken_back"``, or ``"not_begun"``: no path had changed yet."""
 
     @property
     def changes(self) -> list[Change]:

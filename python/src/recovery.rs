@@ -18,7 +18,7 @@ impl RecoveryReport {
         match self.0.outcome {
             RecoveryOutcome::Finished => "finished",
             RecoveryOutcome::TakenBack => "taken_back",
-            RecoveryOutcome::Cleared => "cleared",
+            RecoveryOutcome::NotBegun => "not_begun",
         }
     }
 }
@@ -37,7 +37,7 @@ impl RecoveryReport {
         self.0.snapshot
     }
 
-    /// ``"finished"``, ``"taken_back"``, or ``"cleared"`` when no path was half-way.
+    /// ``"finished"``, ``"taken_back"``, or ``"not_begun"``: no path had changed yet.
     #[getter]
     fn outcome(&self) -> &'static str {
         self.word()

@@ -207,9 +207,15 @@ impl StoreArgs {
             }
             Some(root) => Ok(Catalog::new(root.clone(), [])),
             None => {
-                let home = home_dir()?.join(".nono");
+                let home = home_dir()?;
+                let nono = home.join(".nono");
+                let root = nono.join("rollbacks");
+                // A store that root made in the home of another user would be root's alone.
+                if matches!(sys::kind_of(&root), Ok(None)) {
+                    sys::refuse_to_write_as_root(&home)?;
+                }
                 // Where sessions were kept before.
-                Ok(Catalog::new(home.join("rollbacks"), [home.join("undo")]))
+                Ok(Catalog::new(root, [nono.join("undo")]))
             }
         }
     }

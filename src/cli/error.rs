@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use jiff::Zoned;
 
@@ -17,10 +19,10 @@ use nono_engine::import::ImportSessionError;
 use nono_engine::path_text::Shown;
 use nono_engine::repair::RepairError;
 use nono_engine::restore::RestoreError;
-use nono_engine::session::{CatalogError, Moved, RecordError, SessionSummary};
+use nono_engine::session::{Catalog, CatalogError, Moved, RecordError, SessionSummary};
 use nono_engine::snapshot::{CaptureError, ManifestError, SnapshotError, TrackedPathError};
 use nono_engine::store::StoreError;
-use nono_engine::sys;
+use nono_engine::sys::{self, Dir};
 use nono_engine::verify::VerifyError;
 
 /// Exit code of a program that Ctrl-C ended.
@@ -141,10 +143,13 @@ impl From<CatalogError> for CliError {
                 .with_hint("go to one of them, or name a session by its id (nono rollback list)"),
             CatalogError::Ambiguous { .. } => failed.with_hint("give more of the id"),
             CatalogError::AmbiguousLabel { .. } => failed.with_hint("give one of these ids"),
-            CatalogError::LatestUnknown { session, .. } => failed.with_hint(format!(
-                "name a session by its id (nono rollback list); `nono rollback verify {session} \
-                 --repair` says what can be mended of this one"
-            )),
+            CatalogError::LatestUnknown { session, source } => {
+                let mend = opening_command(source).map_or_else(
+                    || format!("`nono rollback verify {session} --repair` says what can be mended"),
+                    |opening| format!("{opening} gives this one back"),
+                );
+                failed.with_hint(format!("name a session by its id (nono rollback list); {mend}"))
+            }
             CatalogError::NoSnapshot { session, .. } => {
                 failed.with_hint(format!("`nono rollback show {session}` lists its snapshots"))
             }
@@ -154,6 +159,23 @@ impl From<CatalogError> for CliError {
 }
 
 /// The ways to the past of a project that was moved.
+/// The command that opens a session to the owner of its store, where a file of it is denied.
+pub(super) fn opening_command(error: &ManifestError) -> Option<String> {
+    let ManifestError::Io(error) = error else { return None };
+    let is_session = |path: &&Path| path.parent().is_some_and(Catalog::is_store);
+    let path = error.path.ancestors().find(is_session).filter(|_| error.is_denied())?;
+    let stat =
+        |path: &Path| Dir::open(path.parent()?).ok()?.stat(path.file_name()?.as_bytes()).ok();
+    let owner = Dir::open(path.parent()?).and_then(|store| store.stat_self()).ok()?;
+    let denied = stat(&error.path).or_else(|| stat(path))?;
+    let shown = shell_word(path)?;
+    Some(if denied.uid == owner.uid && denied.uid == sys::effective_uid() {
+        format!("chmod -R u+rwX {shown}")
+    } else {
+        format!("sudo chown -R {}:{} {shown}", owner.uid, owner.gid)
+    })
+}
+
 pub(super) fn moved_hint(moved: &Moved, session: &str) -> String {
     let [from, to] = [&moved.from, &moved.to].map(|path| Shown::path(path).to_string());
     let words = [&moved.to, &moved.from].map(|path| shell_word(path));
@@ -202,6 +224,10 @@ impl From<SnapshotError> for CliError {
             SnapshotError::Manifest(ManifestError::Corrupt { .. }) => {
                 failed.with_hint("`nono rollback verify` says what is damaged")
             }
+            SnapshotError::Manifest(error) => match opening_command(error) {
+                Some(opening) => failed.with_hint(format!("{opening} gives it back")),
+                None => failed,
+            },
             _ => failed,
         }
     }

@@ -121,9 +121,11 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
     inside::refuse(&arguments)?;
     let store = arguments.store;
-    if !is_silent(&arguments.command) {
-        commands::resume::remind(&store, context);
-    }
+    let finished = if is_silent(&arguments.command) {
+        Vec::new()
+    } else {
+        commands::resume::remind(&store, context)
+    };
     if !matches!(arguments.command, Command::Run(_) | Command::Helper(_)) {
         // Packs are open files, and each session that goes is locked until it is gone. A recorded
         // command has the limit that it would have without us.
@@ -159,8 +161,8 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
         Command::Mcp(args) => commands::mcp::run(&args, &store),
         Command::Completions(args) => commands::completions::completions(&args, context),
         Command::Man(args) => commands::completions::man(&args, context),
-        Command::Undo(args) => commands::undo::run(&args.undo, &store, context),
-        Command::Redo(args) => commands::redo::run(&args, &store, context),
+        Command::Undo(args) => commands::undo::run(&args.undo, &finished, &store, context),
+        Command::Redo(args) => commands::redo::run(&args, &finished, &store, context),
         Command::Steps(args) => commands::steps::run(&args, &store, context),
         Command::Status(args) => commands::status::run(&args, &store, context),
         Command::Rollback { command } => match command {

@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
+use std::process::Command;
 
 use crate::fixture::Fixture;
 use crate::observe::{assert_same, observe};
@@ -135,6 +136,131 @@ fn a_restore_without_a_safety_snapshot_killed_at_any_point_is_resumed_or_taken_b
         assert!(resumable > 20, "{resumable} points are in the commit");
         assert_same(&scene.new, &scene.tree());
     }
+}
+
+#[test]
+fn a_restore_killed_without_a_path_half_way_ends_as_asked_or_says_that_it_did_not() {
+    let scene = Scene::new();
+    let arguments = scene.restore(0);
+    for (way, wanted) in [(&["--abort"][..], &scene.old), (&[], &scene.new)] {
+        let (mut point, mut as_asked, mut otherwise) = (1, 0, 0);
+        while {
+            scene.reset();
+            scene.killed_at(point, &as_strs(&arguments))
+        } {
+            if scene.has_journal() && !scene.has_work() {
+                let ended = scene.fixture.nono(&[&["rollback", "resume"], way].concat());
+                let is_wanted = scene.tree() == *wanted;
+                let place = format!("{way:?} at point {point}: {}", ended.stderr);
+                assert_eq!(ended.code, i32::from(!is_wanted), "{place}");
+                if is_wanted {
+                    as_asked += 1;
+                } else {
+                    otherwise += 1;
+                    let said = if way.is_empty() { "is not done" } else { "is not taken back" };
+                    assert!(ended.stderr.contains(said), "{place}");
+                }
+                let other = if way.is_empty() { &scene.old } else { &scene.new };
+                assert!(is_wanted || scene.tree() == *other, "{place}");
+                assert_eq!(scene.noted_restores(), usize::from(scene.tree() == scene.new));
+                assert!(!scene.has_journal() && scene.staging().is_empty(), "{place}");
+            }
+            point += 1;
+        }
+        assert!(as_asked > 2 && otherwise > 2, "{way:?}: {as_asked}, {otherwise}");
+    }
+}
+
+#[test]
+fn an_undo_repeated_after_a_kill_takes_no_other_session() {
+    let fixture = Fixture::in_memory();
+    fixture.write("a", "first\n");
+    fixture.write("b", "first\n");
+    fixture.record("echo second > a").success();
+    fixture.record("echo second > b").success();
+    let keep = fixture.path("keep");
+    fs::create_dir(&keep).unwrap();
+    let copy = |from: PathBuf, to: PathBuf| {
+        for name in ["project", "home"] {
+            let _ = fs::remove_dir_all(to.join(name));
+            let copied = Command::new("cp").arg("-a").arg(from.join(name)).arg(&to).status();
+            assert!(copied.unwrap().success());
+        }
+    };
+    copy(fixture.path(""), keep.clone());
+    let (mut point, mut refused, mut over) = (1, 0, 0);
+    loop {
+        copy(keep.clone(), fixture.path(""));
+        let mut undo = fixture.command(&["undo", "--yes"]);
+        let output = undo.env("NONO_FAIL_POINT", point.to_string()).output().unwrap();
+        if output.status.signal().is_none() {
+            assert!(output.status.success(), "{output:?}");
+            break;
+        }
+        let read = |name| fs::read_to_string(fixture.project().join(name)).unwrap();
+        if read("b") == "first\n" && journals(&fixture) == 0 {
+            // The undo is over, but for its report.
+            over += 1;
+            point += 1;
+            continue;
+        }
+        let again = fixture.nono(&["undo", "--yes"]);
+        let place = format!("at point {point}: {}", again.stderr);
+        assert_eq!(read("a"), "second\n", "{place}");
+        if again.code != 0 {
+            refused += 1;
+            assert!(again.stderr.contains("interrupted"), "{place}");
+            fixture.nono(&["rollback", "resume"]).success();
+        }
+        assert_eq!(read("b"), "first\n", "{place}");
+        // Then it is the turn of the session before.
+        fixture.nono(&["undo", "--yes"]).success();
+        assert_eq!((read("a"), read("b")), ("first\n".into(), "first\n".into()), "{place}");
+        point += 1;
+    }
+    assert!(point > 30 && refused > 10 && over < 9, "{point}: {refused} refused, {over} over");
+}
+
+/// Number of journals of restores in a store.
+fn journals(fixture: &Fixture) -> usize {
+    sessions(fixture).filter(|session| session.join("restore.journal").exists()).count()
+}
+
+#[test]
+fn a_resume_names_the_lost_paths_that_the_restore_would_have_named() {
+    let fixture = Fixture::in_memory();
+    fixture.write(".gitignore", "big\n");
+    fixture.write("big", vec![7; 2 << 20]);
+    fixture.write("a", "first");
+    let run = ["run", "--rollback", "--no-rollback-prompt", "--", "sh", "-c", "rm big; rm a"];
+    fixture.nono(&run);
+    let lost = "not recorded and gone: ";
+    fixture.nono(&["undo", "--dry-run"]).fails(1, lost);
+    let session = fixture.session();
+    let journal = session.join("restore.journal");
+    let stage = || fs::read(&journal).ok().map(|bytes| bytes[9]);
+    let mut stages = [false; 3];
+    for point in 1.. {
+        let mut undo = fixture.command(&["undo", "--yes"]);
+        let output = undo.env("NONO_FAIL_POINT", point.to_string()).output().unwrap();
+        if output.status.signal().is_none() {
+            break;
+        }
+        match stage() {
+            Some(stage @ (1 | 2)) => {
+                stages[usize::from(stage)] = true;
+                fixture.nono(&["rollback", "resume"]).fails(1, lost);
+            }
+            _ => drop(fixture.nono(&["rollback", "resume", "--abort"])),
+        }
+        assert_eq!(stage(), None);
+        // The state before, for the next point.
+        if fixture.project().join("a").exists() {
+            fixture.nono(&["redo", "--yes"]);
+            let _ = fs::remove_file(fixture.project().join("a"));
+        }
+    }
+    assert_eq!(stages, [false, true, true], "killed in each stage that can name lost paths");
 }
 
 /// Kills a restore in its middle, then the way out of it at each of its points; the last attempt

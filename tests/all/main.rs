@@ -14,6 +14,7 @@ mod configuring;
 mod conflict_question;
 mod containers;
 mod crash;
+mod damaged_sessions;
 mod day;
 mod extremes;
 mod faults;

@@ -40,6 +40,7 @@ impl CleanupPlan {
     where
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        crate::sys::refuse_to_write_as_root(&self.root)?;
         let root = StoreRoot::open(&self.root)?;
         if let Some((store, _)) = &root.store {
             store.set_compression(options.compression);

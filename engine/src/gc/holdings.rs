@@ -76,6 +76,18 @@ pub struct Holdings {
     pub projects: HashMap<String, Bytes>,
     /// The paths that take the most space, the largest first, as many as were asked for.
     pub largest_paths: Vec<LargePath>,
+    /// Sessions that cannot be read completely: their share is not known, so that it counts to the
+    /// other sessions that need it, or as not needed.
+    pub unread: Vec<UnreadSession>,
+}
+
+/// A session that cannot be read completely.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct UnreadSession {
+    /// The session.
+    pub session_id: String,
+    /// The unreadable part, as text.
+    pub reason: String,
 }
 
 /// An object, and who needs it.
@@ -108,10 +120,11 @@ impl Need {
 }
 
 /// Finds out what sessions hold, each with its project, and which paths take the most space. Looks
-/// at every list of every session. Changes nothing and needs no lock.
+/// at every list of every session. Changes nothing and needs no lock. A session that cannot be read
+/// completely keeps no number from the others.
 ///
 /// # Errors
-/// [`CleanupError::DamagedSession`] when a session cannot be read completely.
+/// The store cannot be read.
 pub fn measure_holdings(
     root: &Path,
     sessions: &[(SessionDir, String)],
@@ -151,11 +164,21 @@ fn measure(
     let mut sharing = Vec::new();
     for (index, (session, _)) in sessions.iter().enumerate() {
         let (project, number) = (project_of[index], index as u32);
-        match (root.place(session)?, &root.store) {
+        let needed = root.place(session).and_then(|place| match (place, &root.store) {
             (ObjectsPlace::Shared, Some((store, _))) => {
-                sharing.push(session);
                 let mut marks = Marks::default();
                 marks.keep(store, &[session], options.progress)?;
+                Ok((place, Some(marks)))
+            }
+            _ => Ok((place, None)),
+        });
+        match needed {
+            Err(CleanupError::DamagedSession { session_id, source }) => {
+                holdings.unread.push(UnreadSession { session_id, reason: source.to_string() });
+            }
+            Err(error) => return Err(error),
+            Ok((_, Some(marks))) => {
+                sharing.push(session);
                 for hash in marks.beyond(&Marks::default()) {
                     if let Some(object) = objects.get_mut(&hash) {
                         object.need = object.need.and(project, number);
@@ -163,7 +186,7 @@ fn measure(
                     }
                 }
             }
-            (ObjectsPlace::Own, _) => {
+            Ok((ObjectsPlace::Own, None)) => {
                 let store = LocalStore::open(&session.objects_path())?;
                 let objects = list(&store, options)?;
                 let bytes = objects.values().map(|object| object.bytes).sum();
@@ -172,7 +195,7 @@ fn measure(
                 by_project[project as usize] += bytes;
                 search(&store, &[session], &objects, options, &mut largest)?;
             }
-            _ => {}
+            Ok(_) => {}
         }
     }
     if let Some((store, _)) = &root.store {

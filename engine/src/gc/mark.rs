@@ -371,7 +371,7 @@ impl Removed {
     }
 }
 
-fn damaged(session: &SessionDir, source: Unreadable) -> CleanupError {
+pub(super) fn damaged(session: &SessionDir, source: Unreadable) -> CleanupError {
     CleanupError::DamagedSession { session_id: session.id(), source }
 }
 

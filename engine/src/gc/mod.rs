@@ -48,7 +48,7 @@ use crate::snapshot::ManifestError;
 use crate::store::{Compression, StoreError};
 use crate::sys;
 
-pub use holdings::{Bytes, Holdings, SessionHoldings, measure_holdings};
+pub use holdings::{Bytes, Holdings, SessionHoldings, UnreadSession, measure_holdings};
 pub use largest::LargePath;
 pub use pack::pack_long_files;
 pub use plan::CleanupPlan;

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::CleanupError;
+use super::mark::damaged;
 use super::survey::is_older;
 use crate::layout;
 use crate::object::ContentHash;
@@ -54,7 +55,7 @@ impl StoreRoot {
         let dir = match Dir::open(session.path()) {
             Ok(dir) => dir,
             Err(error) if error.is_gone() => return Ok(ObjectsPlace::Shared),
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(damaged(session, ManifestError::from(error).into())),
         };
         match dir.try_stat(layout::OBJECTS.as_bytes())?.map(|stat| stat.kind) {
             Some(FileKind::Directory) => return Ok(ObjectsPlace::Own),
@@ -117,7 +118,7 @@ impl StoreRoot {
         if self.dir.try_stat(name)?.is_none_or(|stat| stat.kind != FileKind::Directory) {
             return Ok(None);
         }
-        match SessionDir::open(&self.dir.path().join(to_path(name))) {
+        match SessionDir::open_listed(&self.dir.path().join(to_path(name))) {
             Err(ManifestError::Io(error)) if error.is_gone() => Ok(None),
             opened => Ok(Some(opened?)),
         }
@@ -192,6 +193,6 @@ pub(super) fn identity(session: &SessionDir) -> Result<Option<(u64, u64)>, Clean
     match Dir::open(session.path()).and_then(|dir| dir.stat_self()) {
         Ok(stat) => Ok(Some((stat.dev, stat.ino))),
         Err(error) if error.is_gone() => Ok(None),
-        Err(error) => Err(error.into()),
+        Err(error) => Err(damaged(session, ManifestError::from(error).into())),
     }
 }

@@ -9,36 +9,45 @@ use super::RestoreError;
 use super::areas::Areas;
 use super::clear_up::{warn_of, with_what_is_left};
 use super::commit::{Commit, Left};
-use super::journal::{Journal, Work};
+use super::journal::{Facts, Journal, Work};
 use super::places::Places;
 use super::plan::RestorePlan;
 use super::prepare::Before;
 use super::rollback::{Incomplete, take_back};
 use super::staging::{Layout, stage};
 use super::steps::Disk;
-use crate::diff::Comparison;
+use crate::diff::{Comparison, Lost};
 use crate::progress::{Amount, NoProgress, Progress, Stage};
 use crate::snapshot::{RestoreRecord, SnapshotManager, SnapshotManifest};
 use crate::sys;
 
 impl SnapshotManager {
     /// Stages, commits, adds `record` to the session and clears up. Returns what the steps changed,
-    /// and what was left as it is.
+    /// and what was left as it is. `lost` is for the report of whoever ends it after a crash.
     pub(super) fn carry_out(
         &self,
         plan: RestorePlan,
         target: &SnapshotManifest,
         before: &Before,
         mut record: RestoreRecord,
+        lost: &[Lost],
     ) -> Result<(Comparison, Left), RestoreError> {
         let roots = &target.roots;
         let mut places = Places::new(roots);
         let layout = Layout::new(&plan, &mut places)?;
-        let journal = Journal {
+        let mut journal = Journal {
             snapshot: target.number,
             safety: before.safety,
             areas: layout.areas.clone(),
             work: None,
+            end: None,
+            facts: Facts {
+                is_partial: record.is_partial,
+                undoes_steps: record.undoes_steps,
+                left_some: record.left_some,
+                lost: lost.to_vec(),
+                skipped: Vec::new(),
+            },
         };
         self.with_room(|| journal.save(self.session()))?;
         let mut areas = Areas::open(&journal.areas, roots)?;
@@ -75,6 +84,9 @@ impl SnapshotManager {
                 record.at = Timestamp::now();
                 record.left_some |= self.has_any_of(&left.skipped, target)
                     || self.has_any_of(&work.skipped, target);
+                left.skipped.append(&mut work.skipped);
+                journal.facts.left_some = record.left_some;
+                journal.facts.skipped.clone_from(&left.skipped);
                 // As long as the journal has steps, a crash is somebody's to decide; after that a
                 // restore without a record would count as never done.
                 self.note(record);
@@ -83,7 +95,6 @@ impl SnapshotManager {
                     // Everything is in place; only what is not needed any more is left.
                     Err(error) => left.skipped.extend(self.left_of_restore(&areas, &error)),
                 }
-                left.skipped.append(&mut work.skipped);
                 Ok((work.into_comparison(), left))
             }
             // The journal stays: after the obstacle is removed, the user can try again.

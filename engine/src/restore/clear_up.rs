@@ -3,7 +3,7 @@
 
 use super::RestoreError;
 use super::areas::Areas;
-use super::journal::{Journal, Step, Work};
+use super::journal::{End, Journal, Step, Work};
 use super::plan::Skipped;
 use crate::layout;
 use crate::object::Node;
@@ -25,6 +25,7 @@ impl SnapshotManager {
         roots: &[TrackedRoot],
     ) -> sys::Result<Vec<Skipped>> {
         journal.work = None;
+        journal.end = Some(if finished.is_some() { End::Finished } else { End::TakenBack });
         for area in &mut journal.areas {
             let target = finished.and_then(|work| {
                 work.steps.iter().find_map(|step| match step {

@@ -1,8 +1,8 @@
 //! The leftovers of an interrupted restore in its staging directories, when nothing has to be
 //! finished or reverted any more.
 //!
-//! A journal without steps names staging directories and nothing else: no path has changed yet, or
-//! every one has. Nobody has to decide anything then, and whoever comes next clears up.
+//! A journal without steps says that no path has changed yet, or that every one has. Nobody has to
+//! decide anything then, and whoever comes next clears up.
 //!
 //! A journal that is given up may be damaged, so that its names are unknown. A staging directory is
 //! this restore's if its random name stands anywhere in the bytes of the journal. It is only
@@ -12,8 +12,8 @@
 use std::path::PathBuf;
 
 use super::RestoreError;
-use super::clear_up::warn_of;
 use super::journal::{Journal, is_area_name};
+use super::recover::{Recovery, RecoveryReport};
 use crate::byte_path;
 use crate::object::ContentHash;
 use crate::path_text::Shown;
@@ -34,22 +34,19 @@ pub struct DiscardReport {
 impl SnapshotManager {
     /// Removes what a restore left of its staging directories if it was interrupted before its
     /// first change or after its last, without waiting for anybody. `Some`: that was done, and
-    /// nothing of the restore is left.
+    /// nothing of the restore is left. The report is that of [`Recovery::Finish`].
     ///
     /// # Errors
     /// [`RestoreError`]; the journal is then still there.
-    pub fn clear_staging(&self) -> Result<Option<u64>, RestoreError> {
+    pub fn clear_staging(&self) -> Result<Option<RecoveryReport>, RestoreError> {
         let Some(_session_lock) = self.session().try_lock()? else { return Ok(None) };
         self.clear_staging_under_lock()
     }
 
-    pub(super) fn clear_staging_under_lock(&self) -> Result<Option<u64>, RestoreError> {
+    pub(super) fn clear_staging_under_lock(&self) -> Result<Option<RecoveryReport>, RestoreError> {
         match Journal::load(self.session())? {
             Some(journal) if journal.work.is_none() => {
-                let safety = self.safety_of(&journal)?;
-                let number = journal.snapshot;
-                warn_of(&self.clear_up(&journal, &safety.roots)?);
-                Ok(Some(number))
+                self.clear_without_steps(journal, Recovery::Finish).map(Some)
             }
             _ => Ok(None),
         }

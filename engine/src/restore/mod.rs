@@ -333,7 +333,8 @@ impl SnapshotManager {
         record.left_some = report.has_kept_newer();
         let target = &states.target.manifest;
         self.store_merged(&mut planned.plan)?;
-        let (mut done, left) = self.carry_out(planned.plan, target, &before, record)?;
+        let (mut done, left) =
+            self.carry_out(planned.plan, target, &before, record, &report.lost)?;
         left.retain_made(&mut done);
         (report.changes, report.touched) = (done.changes, done.touched);
         report.unstable = unstable_among(&report.changes, target);

@@ -117,7 +117,14 @@ impl Fixture {
         let mut places = Places::new(&target.roots);
         let layout = Layout::new(&plan, &mut places).unwrap();
         let safety = Some(safety);
-        let mut journal = Journal { snapshot: 0, safety, areas: layout.areas.clone(), work: None };
+        let mut journal = Journal {
+            snapshot: 0,
+            safety,
+            areas: layout.areas.clone(),
+            work: None,
+            end: None,
+            facts: super::journal::Facts::default(),
+        };
         journal.save(manager.session()).unwrap();
         let mut areas = Areas::open(&journal.areas, &target.roots).unwrap();
         areas.make().unwrap();

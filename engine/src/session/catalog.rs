@@ -7,7 +7,7 @@ use super::names;
 use super::summary::SessionSummary;
 use crate::layout::{self, LATEST};
 use crate::path_text::Shown;
-use crate::snapshot::{ManifestError, RemovedSnapshot, SessionDir, settle};
+use crate::snapshot::{ManifestError, RemovedSnapshot, SessionDir, SnapshotError, settle};
 use crate::store::{LocalStore, StoreError};
 use crate::sys::{self, Dir};
 
@@ -18,6 +18,15 @@ const MOST_CANDIDATES: usize = 5;
 #[derive(Debug, Clone)]
 pub struct Catalog {
     roots: Vec<PathBuf>,
+}
+
+/// The restores of a store that were interrupted.
+#[derive(Debug, Default)]
+pub struct InterruptedRestores {
+    /// Their sessions.
+    pub sessions: Vec<SessionDir>,
+    /// The reason for each session that cannot be looked at.
+    pub unknown: Vec<ManifestError>,
 }
 
 /// Why a session was not found.
@@ -176,6 +185,22 @@ impl Catalog {
         Ok(sessions)
     }
 
+    /// Looks for restores that were interrupted. A session that cannot be looked at hides no other.
+    ///
+    /// # Errors
+    /// When a directory of sessions cannot be read.
+    pub fn interrupted_restores(&self) -> Result<InterruptedRestores, CatalogError> {
+        let mut found = InterruptedRestores::default();
+        for session in self.sessions()? {
+            match session.has_interrupted_restore() {
+                Ok(true) => found.sessions.push(session),
+                Ok(false) => {}
+                Err(error) => found.unknown.push(error),
+            }
+        }
+        Ok(found)
+    }
+
     /// Finds a session by its id, a prefix that only it has, its name or that of one of its
     /// snapshots, or `latest`, which is the newest of the store ([`find_from`](Self::find_from)
     /// means the one of a directory). Waits until its baseline is durable.
@@ -304,8 +329,13 @@ fn shown_list(projects: &[String]) -> String {
 
 /// A supervisor that was killed may have left a baseline that nobody made durable.
 fn settle_baseline(session: &SessionDir, waits: bool) {
-    if let Err(error) = settle(session, waits) {
-        tracing::warn!("the baseline of session {} is not settled: {error}", session.id());
+    match settle(session, waits) {
+        // One of another user is named by the commands that need it.
+        Err(SnapshotError::Manifest(ManifestError::Io(error))) if error.is_denied() => {}
+        Err(error) => {
+            tracing::warn!("the baseline of session {} is not settled: {error}", session.id());
+        }
+        Ok(_) => {}
     }
 }
 
@@ -317,7 +347,7 @@ fn sessions_below(root: &Path) -> Result<Vec<SessionDir>, CatalogError> {
     };
     let mut sessions = Vec::new();
     for name in layout::session_names(&dir)? {
-        match SessionDir::open(&dir.path_of(&name)) {
+        match SessionDir::open_listed(&dir.path_of(&name)) {
             Ok(session) => sessions.push(session),
             // Removed since the names were read.
             Err(ManifestError::Io(error)) if error.is_gone() => {}

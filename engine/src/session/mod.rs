@@ -19,7 +19,7 @@ mod together;
 mod undo;
 
 pub use attribution::changed_since;
-pub use catalog::{Catalog, CatalogError, SnapshotId};
+pub use catalog::{Catalog, CatalogError, InterruptedRestores, SnapshotId};
 pub use here::{Listed, NotHere, Place, Purpose, Unreadable, newest, sessions_here};
 pub use moved::Moved;
 pub use names::{LabelError, MAX_LABEL_BYTES, check_label};

@@ -39,6 +39,20 @@ impl SessionDir {
         Ok(Self { path: path.to_owned() })
     }
 
+    /// Opens a session that a list of its store has. One that this user may not look into stays in
+    /// the list, and each look at it fails.
+    ///
+    /// # Errors
+    /// When the directory is missing or cannot be read.
+    pub(crate) fn open_listed(path: &Path) -> Result<Self, ManifestError> {
+        match Self::open(path) {
+            Err(ManifestError::Io(error)) if error.is_denied() => {
+                Ok(Self { path: path.to_owned() })
+            }
+            opened => opened,
+        }
+    }
+
     /// Whether it was removed since it was opened.
     pub fn is_gone(&self) -> bool {
         self.dir().is_err_and(|error| error.is_gone())
@@ -47,10 +61,16 @@ impl SessionDir {
     /// A time not before it began, and mostly soon after: when its first snapshot was written, or
     /// else when its directory last changed.
     pub(crate) fn latest_begin(&self) -> sys::Result<FileTime> {
-        let dir = self.dir()?;
-        match dir.try_stat(layout::snapshot_manifest(0).as_bytes())? {
-            Some(first) => Ok(first.mtime),
-            None => Ok(dir.stat_self()?.mtime),
+        let first = self.dir().and_then(|dir| {
+            let first = dir.try_stat(layout::snapshot_manifest(0).as_bytes())?;
+            Ok(first.map_or(dir.stat_self()?, |first| first).mtime)
+        });
+        match (first, self.path.parent(), self.path.file_name()) {
+            // Its store tells of one that cannot be looked into.
+            (Err(error), Some(store), Some(name)) if error.is_denied() => {
+                Ok(Dir::open(store)?.stat(name.as_bytes())?.mtime)
+            }
+            (first, ..) => first,
         }
     }
 
@@ -120,11 +140,20 @@ impl SessionDir {
             && self.has_restore_journal()?)
     }
 
+    /// Refuses root to write a session of another user, who could not read the files.
+    ///
+    /// # Errors
+    /// It is one, or cannot be looked at.
+    pub(crate) fn refuse_to_write_as_root(&self) -> Result<(), ManifestError> {
+        Ok(sys::refuse_to_write_as_root(self.path())?)
+    }
+
     /// Waits until nobody else writes this session, and keeps others from it.
     ///
     /// # Errors
-    /// When the lock file cannot be made.
+    /// When the lock file cannot be made, or as root in a session of another user.
     pub fn lock(&self) -> Result<FileLock, ManifestError> {
+        self.refuse_to_write_as_root()?;
         Ok(FileLock::exclusive(&self.path().join(LOCK_NAME))?)
     }
 

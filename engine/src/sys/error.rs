@@ -41,6 +41,11 @@ impl Error {
         matches!(self.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
     }
 
+    /// Whether this user may not do that.
+    pub fn is_denied(&self) -> bool {
+        self.kind() == io::ErrorKind::PermissionDenied
+    }
+
     /// Whether this is refused to a user without the right to write here, or on a read-only file
     /// system.
     pub(crate) fn is_not_writable(&self) -> bool {

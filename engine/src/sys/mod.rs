@@ -60,6 +60,33 @@ pub fn effective_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
+/// The owner of files that no user of this system has, as of a mapping that lacks him.
+const OVERFLOW_UID: u32 = 65534;
+
+/// Refuses root to write in a directory of another user, who could not read the files.
+///
+/// # Errors
+/// It belongs to another user and this process is root's, or it cannot be looked at. A directory
+/// that is missing is refused to no one.
+pub fn refuse_to_write_as_root(dir: &std::path::Path) -> Result<()> {
+    if effective_uid() != 0 {
+        return Ok(());
+    }
+    let owner = match Dir::open(dir).and_then(|dir| dir.stat_self()) {
+        Ok(stat) => stat.uid,
+        Err(error) if error.is_gone() => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if owner == 0 || owner == OVERFLOW_UID {
+        return Ok(());
+    }
+    let source = std::io::Error::other(format!(
+        "it belongs to user {owner}, who could not read root's files; run this as that user \
+         (sudo -u '#{owner}'), or with a store of root's: --root DIR"
+    ));
+    Err(Error { operation: "write as root in", path: dir.to_owned(), source })
+}
+
 /// Whether a process with this number is alive, whoever its user is. One that ended may have left
 /// its number to another.
 pub(crate) fn process_is_alive(number: i32) -> bool {

@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::cli::Outcome;
 use crate::cli::args::{LimitArgs, StoreArgs, ThreadArgs, named_project, surroundings};
 use crate::cli::context::{Context, DIM, YELLOW};
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, opening_command};
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::cli::render::columns::{MOST_COMMAND_CELLS, cut};
@@ -461,6 +461,12 @@ impl From<CleanupError> for CliError {
                     "the disk does not give a part of the store, so nothing is removed; \
                      `nono rollback verify --all --repair` saves what can be read",
                 )
+            }
+            CleanupError::DamagedSession { source: Unreadable::Manifest(error), .. }
+                if opening_command(&error).is_some() =>
+            {
+                let opening = opening_command(&error).unwrap_or_default();
+                failed.with_hint(format!("{opening} gives the session back"))
             }
             CleanupError::DamagedSession { session_id, .. } => failed.with_hint(format!(
                 "`nono rollback verify {session_id}` says what is damaged; \

@@ -14,7 +14,7 @@ use super::usage::session_holdings;
 use crate::cli::Outcome;
 use crate::cli::args::{StoreArgs, real_home};
 use crate::cli::context::{BOLD, Context, DIM, RED, YELLOW};
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, opening_command};
 use crate::cli::progress::Bar;
 use crate::cli::render::columns::MOST_COMMAND_CELLS;
 use crate::cli::render::{Palette, byte_size, columns, project_name, relative_time, summary_line};
@@ -86,7 +86,10 @@ pub(in crate::cli) fn run(args: &ListArgs, store: &StoreArgs, context: &Context)
             Err(_) if session.is_gone() => {}
             Err(error) => {
                 is_complete = false;
-                context.warn(format_args!("{error} (nono rollback verify {})", session.id()));
+                let id = session.id();
+                let mend =
+                    opening_command(&error).unwrap_or_else(|| format!("nono rollback verify {id}"));
+                context.warn(format_args!("{error} ({mend})"));
             }
         }
     }

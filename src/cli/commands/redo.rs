@@ -2,11 +2,13 @@
 
 use clap::Args;
 
+use super::resume::refuse_repeated;
 use crate::cli::Outcome;
 use crate::cli::args::{StoreArgs, ThreadArgs};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::restoring::{AskedBy, ConflictArgs, Restoring};
+use nono_engine::restore::RecoveryReport;
 use nono_engine::session::{History, NoRedo, Place, Purpose};
 
 /// Arguments of `nono redo`.
@@ -34,8 +36,15 @@ impl RedoArgs {
     }
 }
 
-pub(in crate::cli) fn run(args: &RedoArgs, store: &StoreArgs, context: &Context) -> Outcome {
+/// `finished`: interrupted restores that turned out to be complete just now.
+pub(in crate::cli) fn run(
+    args: &RedoArgs,
+    finished: &[RecoveryReport],
+    store: &StoreArgs,
+    context: &Context,
+) -> Outcome {
     let catalog = store.catalog()?;
+    refuse_repeated(finished, &catalog, "redo")?;
     let history = History::read(&catalog, &Place::current(Purpose::Restoring)?)?;
     let redo = history.redo()?.map_err(explain)?;
     let number = redo.safety_snapshot;

@@ -10,11 +10,14 @@ use crate::cli::context::{BOLD, Context};
 use crate::cli::error::CliError;
 use crate::cli::render::{Palette, summary_line};
 use crate::cli::repositories::Repositories;
-use crate::cli::restoring::print_changes;
+use crate::cli::restoring::{print_changes, warn_of_skipped};
+use crate::cli::unrecorded::report_lost;
 use nono_engine::diff::ChangeSummary;
 use nono_engine::path_text::Shown;
 use nono_engine::restore::{Recovery, RecoveryOutcome, RecoveryReport};
-use nono_engine::session::{Catalog, Purpose, RestoreMark};
+use nono_engine::session::{
+    Catalog, InterruptedRestores, Place, Purpose, RestoreMark, SessionSummary,
+};
 use nono_engine::snapshot::{SessionDir, SnapshotManager};
 
 /// Arguments of `nono rollback resume`.
@@ -37,9 +40,14 @@ pub(in crate::cli) struct ResumeArgs {
 
 pub(in crate::cli) fn run(args: &ResumeArgs, store: &StoreArgs, context: &Context) -> Outcome {
     let catalog = store.catalog()?;
+    let mut failures = Vec::new();
     let sessions = match &args.id {
         Some(id) => vec![catalog.find_from(id, Purpose::Restoring)?],
-        None => interrupted(&catalog)?,
+        None => {
+            let InterruptedRestores { sessions, unknown } = catalog.interrupted_restores()?;
+            failures.extend(unknown.into_iter().map(CliError::from));
+            sessions
+        }
     };
     if args.discard {
         return discard(&sessions, context);
@@ -47,7 +55,6 @@ pub(in crate::cli) fn run(args: &ResumeArgs, store: &StoreArgs, context: &Contex
     let way = if args.abort { Recovery::TakeBack } else { Recovery::Finish };
     let mut reports = Vec::new();
     let mut roots = Vec::new();
-    let mut failures = Vec::new();
     for session in &sessions {
         // The outcome of each is reported, whatever the outcome of another.
         match recover(session, way, &mut roots) {
@@ -72,7 +79,7 @@ pub(in crate::cli) fn run(args: &ResumeArgs, store: &StoreArgs, context: &Contex
     if reports.is_empty() {
         context.say("no restore was interrupted");
     }
-    Ok(u8::from(reports.iter().any(|report| !report.skipped.is_empty())))
+    Ok(u8::from(!reports.iter().all(RecoveryReport::is_complete)))
 }
 
 fn recover(
@@ -115,63 +122,106 @@ fn discard(sessions: &[SessionDir], context: &Context) -> Outcome {
     Ok(0)
 }
 
-/// The sessions with a restore that was interrupted.
-pub(super) fn interrupted(catalog: &Catalog) -> Result<Vec<SessionDir>, CliError> {
-    let mut interrupted = Vec::new();
-    for session in catalog.sessions()? {
-        if session.has_interrupted_restore()? {
-            interrupted.push(session);
-        }
-    }
-    Ok(interrupted)
-}
-
 fn print(report: &RecoveryReport, roots: &[PathBuf], context: &Context) -> Result<(), CliError> {
     let palette = Palette::coloured();
     let repositories = Repositories::default();
     print_changes(&report.changes, &report.skipped, &repositories, roots, false, context)?;
     let session = &report.session_id;
     let id = format!("{BOLD}{session}/{}{BOLD:#}", report.snapshot);
-    match report.outcome {
-        RecoveryOutcome::Finished => {
+    let again = "the same command as before begins it anew";
+    match (report.outcome, report.was_over) {
+        (RecoveryOutcome::Finished, false) => {
             let summary = ChangeSummary::of(&report.changes).with_touched(report.touched.len());
             let summary = summary_line(&summary, &palette);
             context.say(format_args!("restored {id}: {summary}"));
-            if let Some(safety) = report.safety_snapshot {
-                context.say(format_args!("undo this: nono rollback restore {session}/{safety}"));
-            }
         }
-        RecoveryOutcome::TakenBack => {
+        (RecoveryOutcome::Finished, true) => {
+            let end = if report.is_as_asked() { "" } else { ", and is not taken back" };
+            context.say(format_args!("the restore of {id} was complete{end}"));
+        }
+        (RecoveryOutcome::TakenBack, _) if !report.is_as_asked() => {
+            context.say(format_args!(
+                "the restore of {id} was taken back before, and is not done: {again}"
+            ));
+        }
+        (RecoveryOutcome::TakenBack, _) => {
             let what = if report.skipped.is_empty() { "everything" } else { "all else" };
             context.say(format_args!("the restore of {id} is taken back: {what} is as before it"));
         }
-        RecoveryOutcome::Cleared => {
+        (RecoveryOutcome::NotBegun, _) if !report.is_as_asked() => {
             context.say(format_args!(
-                "the restore of {id} had no path half-way; what it left behind is gone"
+                "the restore of {id} had changed nothing yet, and is not done: {again}"
             ));
         }
+        (RecoveryOutcome::NotBegun, _) => context.say(format_args!(
+            "the restore of {id} had changed nothing yet: everything is as before it"
+        )),
+    }
+    report_lost(&report.lost, context);
+    if let Some(safety) = report.safety_snapshot.filter(|_| is_finished(report)) {
+        context.say(format_args!("undo this: nono rollback restore {session}/{safety}"));
     }
     Ok(())
 }
 
+fn is_finished(report: &RecoveryReport) -> bool {
+    report.outcome == RecoveryOutcome::Finished
+}
+
 /// Says which restores were interrupted, in a line each, and clears up after those that had no path
-/// half-way. The command itself notices if that cannot be found out.
-pub(in crate::cli) fn remind(store: &StoreArgs, context: &Context) {
-    let Ok(catalog) = store.catalog() else { return };
-    for session in interrupted(&catalog).unwrap_or_default() {
+/// half-way. Returns those of them that were complete. The command itself notices if that cannot be
+/// found out.
+pub(in crate::cli) fn remind(store: &StoreArgs, context: &Context) -> Vec<RecoveryReport> {
+    let Ok(catalog) = store.catalog() else { return Vec::new() };
+    let mut finished = Vec::new();
+    for session in catalog.interrupted_restores().unwrap_or_default().sessions {
         let id = session.id();
         let cleared = SnapshotManager::open(session.path())
             .ok()
             .and_then(|manager| manager.clear_staging().ok().flatten());
-        match cleared {
-            Some(number) => context.say(format_args!(
-                "a restore of {id}/{number} was interrupted with no path half-way: what it had \
-                 staged is removed"
-            )),
-            None => context.warn(format_args!(
+        let Some(report) = cleared else {
+            context.warn(format_args!(
                 "a restore of session {id} was interrupted; to finish it: nono rollback resume {id} \
                  (to take it back: --abort)"
-            )),
+            ));
+            continue;
+        };
+        let state = match report.outcome {
+            RecoveryOutcome::Finished => "it was complete",
+            RecoveryOutcome::TakenBack => "it was taken back",
+            RecoveryOutcome::NotBegun => "it had changed nothing yet",
+        };
+        context.say(format_args!(
+            "a restore of {id}/{} was interrupted with no path half-way: {state}; what it had \
+             staged is removed",
+            report.snapshot
+        ));
+        if is_finished(&report) {
+            warn_of_skipped(&report.skipped, context);
+            report_lost(&report.lost, context);
+            finished.push(report);
         }
     }
+    finished
+}
+
+/// Refuses an undo or a redo by its place where an interrupted one turned out to be complete: what
+/// was meant is done, and what comes next in the order would be another session.
+pub(super) fn refuse_repeated(
+    finished: &[RecoveryReport],
+    catalog: &Catalog,
+    word: &str,
+) -> Result<(), CliError> {
+    let here = Place::current(Purpose::Restoring)?.directory;
+    for report in finished {
+        let session = catalog.find(&report.session_id)?;
+        if SessionSummary::of(&session)?.concerns(&here) {
+            let id = &report.session_id;
+            return Err(CliError::failed(format!(
+                "nothing was changed: the interrupted restore of session {id} here was complete"
+            ))
+            .with_hint(format!("once more, the next {word} goes on from there")));
+        }
+    }
+    Ok(())
 }

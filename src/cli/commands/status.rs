@@ -7,7 +7,6 @@ use clap::Args;
 use jiff::{Timestamp, Zoned};
 use serde::Serialize;
 
-use super::resume::interrupted;
 use crate::agent::Mishap;
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
@@ -145,7 +144,7 @@ pub(in crate::cli) fn run(args: &StatusArgs, store: &StoreArgs, context: &Contex
         #[cfg(feature = "mount")]
         mounts: super::mount::mounted_from(catalog.roots())?,
         interrupted: Interrupted {
-            restores: interrupted(&catalog)?.iter().map(|session| session.id()).collect(),
+            restores: catalog.interrupted_restores()?.sessions.iter().map(SessionDir::id).collect(),
             unbegun: unbegun(&listed.unbegun, context),
             runs: here.iter().filter(is_interrupted).map(|s| s.session_id.clone()).collect(),
             #[cfg(feature = "container")]

@@ -11,6 +11,7 @@ use std::sync::LazyLock;
 use clap::{Args, CommandFactory, Parser};
 use jiff::Zoned;
 
+use super::resume::refuse_repeated;
 use super::undo_steps::{self, StepArgs};
 use crate::cli::Outcome;
 use crate::cli::args::named_project;
@@ -27,7 +28,7 @@ use crate::cli::shell_word::shell_word;
 use nono_engine::diff::Change;
 use nono_engine::layout::LATEST;
 use nono_engine::path_text::Shown;
-use nono_engine::restore::RestoreReport;
+use nono_engine::restore::{RecoveryReport, RestoreReport};
 use nono_engine::session::{
     Catalog, CatalogError, History, Place, Purpose, SessionSummary, SnapshotId,
 };
@@ -180,7 +181,13 @@ pub(in crate::cli) fn is_subcommand(word: &str) -> bool {
     NAMES.iter().any(|name| name == word)
 }
 
-pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context) -> Outcome {
+/// `finished`: interrupted restores that turned out to be complete just now.
+pub(in crate::cli) fn run(
+    args: &UndoArgs,
+    finished: &[RecoveryReport],
+    store: &StoreArgs,
+    context: &Context,
+) -> Outcome {
     args.refuse_subcommands()?;
     if args.which.is_given() {
         if !args.part.is_everything() {
@@ -192,6 +199,7 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
     if let Some(session) = args.session_by_id(&catalog)? {
         return undo_named(args, &session, &catalog, context);
     }
+    refuse_repeated(finished, &catalog, "undo")?;
     let history = History::read(&catalog, &Place::current(Purpose::Restoring)?)
         .map_err(|error| args.elsewhere(error.into(), &catalog))?;
     args.refuse_without_terminal(context)?;

@@ -13,7 +13,9 @@ use crate::cli::context::{BOLD, Context, DIM};
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::{byte_size, project_name};
-use nono_engine::gc::{Bytes, CleanupOptions, Holdings, SessionHoldings, measure_holdings};
+use nono_engine::gc::{
+    Bytes, CleanupOptions, Holdings, SessionHoldings, UnreadSession, measure_holdings,
+};
 use nono_engine::path_text::{Shown, serde_path, serde_paths};
 use nono_engine::session::{Catalog, SessionSummary};
 
@@ -45,6 +47,8 @@ struct Report {
     projects: Vec<ProjectReport>,
     /// The files whose versions take the most space, the largest first.
     largest_paths: Vec<PathReport>,
+    /// Sessions that cannot be read: their share is not known.
+    unread_sessions: Vec<UnreadSession>,
 }
 
 #[derive(Debug, Serialize)]
@@ -108,7 +112,10 @@ pub(in crate::cli) fn run(args: &UsageArgs, store: &StoreArgs, context: &Context
     } else {
         print(&report, context)?;
     }
-    Ok(0)
+    for UnreadSession { session_id, reason } in &report.unread_sessions {
+        context.warn(format_args!("the share of session {session_id} is not known: {reason}"));
+    }
+    Ok(u8::from(!report.unread_sessions.is_empty()))
 }
 
 /// What the sessions of one store hold, the oldest first, and what the store does.
@@ -117,7 +124,7 @@ fn measure(
     path_count: usize,
     options: &CleanupOptions<'_>,
 ) -> Result<(Vec<SessionSummary>, Holdings), CliError> {
-    let (mut sessions, mut summaries) = (Vec::new(), Vec::new());
+    let (mut sessions, mut summaries, mut unread) = (Vec::new(), Vec::new(), Vec::new());
     for session in Catalog::new(root.to_owned(), []).sessions()? {
         match SessionSummary::of(&session) {
             Ok(summary) => {
@@ -125,10 +132,14 @@ fn measure(
                 summaries.push(summary);
             }
             Err(_) if session.is_gone() => {}
-            Err(error) => return Err(error.into()),
+            Err(error) => {
+                let (session_id, reason) = (session.id(), error.to_string());
+                unread.push(UnreadSession { session_id, reason });
+            }
         }
     }
-    let holdings = measure_holdings(root, &sessions, path_count, options)?;
+    let mut holdings = measure_holdings(root, &sessions, path_count, options)?;
+    holdings.unread.append(&mut unread);
     Ok((summaries, holdings))
 }
 
@@ -148,7 +159,8 @@ pub(super) fn session_holdings(
 
 /// Adds what one store holds.
 fn add(root: &Path, options: &CleanupOptions<'_>, report: &mut Report) -> Result<(), CliError> {
-    let (summaries, holdings) = measure(root, NAMED_PATHS, options)?;
+    let (summaries, mut holdings) = measure(root, NAMED_PATHS, options)?;
+    report.unread_sessions.append(&mut holdings.unread);
     report.total_bytes += holdings.total.stored;
     report.plain_bytes += holdings.total.plain;
     report.shared_bytes += holdings.shared.stored;

@@ -20,15 +20,15 @@ use crate::cli::repositories::without_commits;
 use nono_engine::restore::{
     Conflict, OnConflict, RestoreError, RestoreOptions, RestoreReport, Selection,
 };
-use nono_engine::session::{Catalog, RestoreMark, changed_since};
-use nono_engine::snapshot::{SessionDir, SessionOrigin, SnapshotManager};
+use nono_engine::session::{Catalog, RestoreMark, SessionSummary, changed_since};
+use nono_engine::snapshot::{SessionDir, SessionOrigin, SnapshotError, SnapshotManager};
 use nono_engine::sys;
 
 pub(in crate::cli) use at_work::command;
 pub(in crate::cli) use paths::{PartArgs, resolve};
 pub(in crate::cli) use preview::{inverted, write_preview};
 pub(in crate::cli) use report::{
-    AskedBy, name_unstable, print_changes, print_report, say_overwritten,
+    AskedBy, name_unstable, print_changes, print_report, say_overwritten, warn_of_skipped,
 };
 pub(in crate::cli) use ways::{Ways, is_meant_here, ways};
 
@@ -78,6 +78,19 @@ pub(in crate::cli) struct Restoring<'a> {
     allowed: Vec<String>,
 }
 
+/// Refuses paths that an interrupted restore of any session left between two states.
+fn refuse_half_way(catalog: &Catalog, roots: &[PathBuf]) -> Result<(), CliError> {
+    for session in catalog.interrupted_restores()?.sessions {
+        let is_there = SessionSummary::of(&session)
+            .map_or(true, |summary| roots.iter().any(|root| summary.concerns(root)));
+        if is_there {
+            let session = session.path().to_owned();
+            return Err(SnapshotError::RestoreInterrupted { session }.into());
+        }
+    }
+    Ok(())
+}
+
 impl<'a> Restoring<'a> {
     /// All of a snapshot, asked about where that is needed.
     pub(in crate::cli) fn new(
@@ -93,11 +106,13 @@ impl<'a> Restoring<'a> {
         let roots = session
             .manifest(number)
             .map_or_else(|_| manager.roots().to_vec(), |loaded| loaded.manifest.roots);
+        let roots: Vec<PathBuf> = roots.into_iter().map(|root| root.path).collect();
+        refuse_half_way(catalog, &roots)?;
         Ok(Self {
             catalog,
             manager,
             number,
-            roots: roots.into_iter().map(|root| root.path).collect(),
+            roots,
             options: RestoreOptions::default(),
             asked_by: AskedBy::Restore,
             force: false,

@@ -199,7 +199,7 @@ pub(super) fn print_outcome(
 }
 
 /// Names what was left, where the output is not for a list.
-pub(super) fn warn_of_skipped(skipped: &[Skipped], context: &Context) {
+pub(in crate::cli) fn warn_of_skipped(skipped: &[Skipped], context: &Context) {
     for Skipped { path, reason } in skipped {
         context.fall_short(format_args!("skipped {}: {reason}", Shown::path(path)));
     }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use super::{AreaRecord, Journal, Staged, Step, Work, is_area_name};
+use super::{AreaRecord, End, Facts, Journal, Staged, Step, Work, is_area_name};
 use crate::byte_path;
 use crate::diff::EntryState;
 use crate::object::{
@@ -15,6 +15,10 @@ use crate::restore::plan::Skipped;
 
 const MAGIC: &[u8; 8] = b"nonorest";
 const VERSION: u8 = 1;
+const STAGING: u8 = 0;
+const WITH_STEPS: u8 = 1;
+const FINISHED: u8 = 2;
+const TAKEN_BACK: u8 = 3;
 /// As much is written at once.
 const PART_BYTES: usize = 1 << 16;
 
@@ -24,6 +28,12 @@ impl Journal {
     pub(super) fn write(&self, work: Option<&Work>, out: &mut impl Write) -> io::Result<()> {
         let mut out = Parts { out, hasher: Hasher::new() };
         let mut writer = Writer::new(MAGIC, VERSION);
+        writer.u8(match (work, self.end) {
+            (Some(_), _) => WITH_STEPS,
+            (None, None) => STAGING,
+            (None, Some(End::Finished)) => FINISHED,
+            (None, Some(End::TakenBack)) => TAKEN_BACK,
+        });
         writer.varint(self.snapshot);
         // A safety snapshot is never the first.
         writer.varint(self.safety.unwrap_or(0));
@@ -33,27 +43,24 @@ impl Journal {
             writer.bytes(&area.name);
             write_time(&mut writer, area.mtime);
         }
-        match work {
-            None => writer.u8(0),
-            Some(work) => {
-                writer.u8(1);
-                write_time(&mut writer, work.started);
-                writer.varint(work.steps.len() as u64);
-                for step in &work.steps {
-                    write_step(&mut writer, step);
-                    if let Step::PlaceTree { steps, .. } = step {
-                        for piece in steps {
-                            out.pass_on_if_long(&mut writer)?;
-                            write_step(&mut writer, piece);
-                        }
+        writer.bytes(&serde_json::to_vec(&self.facts)?);
+        if let Some(work) = work {
+            write_time(&mut writer, work.started);
+            writer.varint(work.steps.len() as u64);
+            for step in &work.steps {
+                write_step(&mut writer, step);
+                if let Step::PlaceTree { steps, .. } = step {
+                    for piece in steps {
+                        out.pass_on_if_long(&mut writer)?;
+                        write_step(&mut writer, piece);
                     }
-                    out.pass_on_if_long(&mut writer)?;
                 }
-                writer.varint(work.skipped.len() as u64);
-                for skipped in &work.skipped {
-                    writer.bytes(skipped.path.as_os_str().as_bytes());
-                    writer.bytes(skipped.reason.as_bytes());
-                }
+                out.pass_on_if_long(&mut writer)?;
+            }
+            writer.varint(work.skipped.len() as u64);
+            for skipped in &work.skipped {
+                writer.bytes(skipped.path.as_os_str().as_bytes());
+                writer.bytes(skipped.reason.as_bytes());
             }
         }
         out.pass_on(&mut writer)?;
@@ -74,6 +81,13 @@ impl Journal {
         if *ContentHash::of(&bytes[..body]).as_bytes() != bytes[body..] {
             return Err(reader.invalid("the checksum is not that of the bytes"));
         }
+        let stage = reader.u8()?;
+        let end = match stage {
+            STAGING | WITH_STEPS => None,
+            FINISHED => Some(End::Finished),
+            TAKEN_BACK => Some(End::TakenBack),
+            _ => return Err(reader.invalid("no stage of a restore")),
+        };
         let snapshot = reader.varint()?;
         let safety = Some(reader.varint()?).filter(|number| *number > 0);
         let count = reader.count(4)?;
@@ -86,15 +100,22 @@ impl Journal {
             }
             areas.push(AreaRecord { parent, name: name.to_vec(), mtime: read_time(&mut reader)? });
         }
-        let work = match reader.u8()? {
-            0 => None,
-            1 => Some(read_work(&mut reader, areas.len())?),
-            _ => return Err(reader.invalid("neither with nor without steps")),
-        };
+        let facts = read_facts(&mut reader)?;
+        let work = (stage == WITH_STEPS).then(|| read_work(&mut reader, areas.len()));
+        let work = work.transpose()?;
         reader.hash()?;
         reader.finish()?;
-        Ok(Self { snapshot, safety, areas, work })
+        Ok(Self { snapshot, safety, areas, work, end, facts })
     }
+}
+
+/// One text for one value: whatever is read is written the same.
+fn read_facts(reader: &mut Reader<'_>) -> Result<Facts, DecodeError> {
+    let text = reader.bytes()?;
+    let facts: Facts = serde_json::from_slice(text)
+        .map_err(|_| reader.invalid("the facts are not those of a restore"))?;
+    let is_same = serde_json::to_vec(&facts).is_ok_and(|written| written == text);
+    is_same.then_some(facts).ok_or_else(|| reader.invalid("the facts are written in another way"))
 }
 
 /// Bytes on their way to a file, and their checksum.
@@ -284,7 +305,9 @@ fn absolute(reader: &mut Reader<'_>, may_be_root: bool) -> Result<Vec<u8>, Decod
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::diff::{Lost, LostAs};
     use crate::object::arbitrary::entry;
+    use crate::snapshot::NotCapturedReason;
     use proptest::prelude::*;
 
     fn state() -> impl Strategy<Value = Arc<EntryState>> {
@@ -352,12 +375,25 @@ mod tests {
         };
         let areas =
             vec![area(b".nono-restore-0123456789abcdef"), area(b".nono-restore-00000000000000ff")];
-        (any::<u64>(), any::<u64>(), proptest::option::of(work)).prop_map(
-            move |(snapshot, safety, work)| Journal {
+        let end = prop_oneof![Just(None), Just(Some(End::Finished)), Just(Some(End::TakenBack))];
+        let lost = Lost {
+            path: "/p/\u{1f4be}".into(),
+            what: LostAs::Gone,
+            is_directory: true,
+            is_rebuildable: false,
+            reason: NotCapturedReason::Unreadable {
+                error: "it \"broke\"".to_owned(),
+                is_denied: true,
+            },
+        };
+        (any::<u64>(), any::<u64>(), proptest::option::of(work), end, any::<bool>()).prop_map(
+            move |(snapshot, safety, work, end, left_some)| Journal {
                 snapshot,
                 safety: Some(safety).filter(|number| *number > 0),
                 areas: areas.clone(),
+                end: end.filter(|_| work.is_none()),
                 work,
+                facts: Facts { left_some, lost: vec![lost.clone()], ..Facts::default() },
             },
         )
     }
@@ -402,6 +438,8 @@ mod tests {
                 mtime: FileTime::default(),
             }],
             work: None,
+            end: None,
+            facts: Facts::default(),
         };
         assert!(Journal::decode(&good.encode()).is_ok());
         for name in [&b"src"[..], b".nono-restore-", b".nono-restore-0123456789abcde/", b"../x"] {

@@ -2,10 +2,10 @@
 //!
 //! It lies in the session's directory from before the first staging directory is made until the
 //! last one is gone, and is only ever replaced as a whole. Without work in it, there are staging
-//! directories to clear away and nothing else to do. With work, the commit has begun: the steps are
-//! all listed, and how far it came is read from the disk, so that carrying out a step twice is the
-//! same as once. `docs/format.md` has the bytes. The decoder is total: any bytes give a journal or
-//! an error.
+//! directories to clear away and nothing else to do: it says whether no path has changed yet or all
+//! have. With work, the commit has begun: the steps are all listed, and how far it came is read from
+//! the disk, so that carrying out a step twice is the same as once. `docs/format.md` has the bytes.
+//! The decoder is total: any bytes give a journal or an error.
 
 mod codec;
 mod storage;
@@ -15,9 +15,11 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::plan::Skipped;
 use crate::byte_path;
-use crate::diff::{ChangeType, Comparison, Difference, EntryState, Told};
+use crate::diff::{ChangeType, Comparison, Difference, EntryState, Lost, Told};
 use crate::object::FileTime;
 pub(super) use crate::walk::STAGING_PREFIX as AREA_PREFIX;
 pub(super) use storage::JournalError;
@@ -34,6 +36,34 @@ pub(crate) struct Journal {
     pub(super) areas: Vec<AreaRecord>,
     /// The steps, from when the first path may have changed until the last has.
     pub(super) work: Option<Work>,
+    /// The end of the steps, from then on; none while there are steps, and before them.
+    pub(super) end: Option<End>,
+    /// The part of the report that is known before the first step.
+    pub(super) facts: Facts,
+}
+
+/// The state of every path once no step is left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// That of the snapshot.
+    Finished,
+    /// That before the restore.
+    TakenBack,
+}
+
+/// The part of a report that whoever ends the restore after a crash cannot find out.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(super) struct Facts {
+    /// Whether only a part was asked for.
+    pub(super) is_partial: bool,
+    /// Whether single steps of a session are taken back.
+    pub(super) undoes_steps: bool,
+    /// Whether paths that were asked for stay as they are.
+    pub(super) left_some: bool,
+    /// Left-out paths of the snapshot that are gone or different.
+    pub(super) lost: Vec<Lost>,
+    /// With [`End::Finished`]: the paths that differ from the snapshot.
+    pub(super) skipped: Vec<Skipped>,
 }
 
 /// A staging directory.

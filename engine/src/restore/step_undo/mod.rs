@@ -174,7 +174,7 @@ impl SnapshotManager {
                 left_some: false,
             };
             let (mut done, left) =
-                self.carry_out(prepared.planned.plan, target, &prepared.before, record)?;
+                self.carry_out(prepared.planned.plan, target, &prepared.before, record, &[])?;
             if let Err(error) = self.record_undone(undo_of(numbers, &steps)) {
                 tracing::warn!("the state after the undo is not recorded: {error}");
             }

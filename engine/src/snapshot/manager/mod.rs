@@ -330,6 +330,7 @@ impl SnapshotManager {
 
     /// As [`lock_session`](Self::lock_session), for whoever ends an interrupted restore.
     pub(crate) fn lock_interrupted_session(&self) -> Result<FileLock, SnapshotError> {
+        self.session.refuse_to_write_as_root()?;
         self.wait_for(|| Ok(self.session.try_lock()?))
     }
 

@@ -63,8 +63,11 @@ impl LocalStore {
     /// Opens the objects below `path`, making the directory when it is missing.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// When it cannot be made, or root would make it in the store of another user.
     pub fn create(path: &Path) -> Result<Self, StoreError> {
+        if let Some(store) = path.parent() {
+            sys::refuse_to_write_as_root(store)?;
+        }
         sys::create_private_dir(path)?;
         Self::open(path)
     }

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use super::Finding;
-use crate::cli::error::CliError;
+use crate::cli::error::{CliError, opening_command};
 use crate::cli::render::byte_size;
 use crate::cli::state_before;
 #[cfg(feature = "container")]
@@ -113,11 +113,11 @@ pub(super) fn sessions(catalog: &Catalog) -> Result<Vec<Finding>, CliError> {
                 },
             )),
             Ok(_) => {}
-            Err(error) => findings.push(Finding::wrong(
-                WHAT,
-                error.to_string(),
-                format!("nono rollback verify {id}"),
-            )),
+            Err(error) => {
+                let mend =
+                    opening_command(&error).unwrap_or_else(|| format!("nono rollback verify {id}"));
+                findings.push(Finding::wrong(WHAT, error.to_string(), mend));
+            }
         }
     }
     if findings.is_empty() {
