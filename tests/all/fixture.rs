@@ -82,6 +82,11 @@ impl Fixture {
         Self::in_dir(temp.unwrap())
     }
 
+    /// In a directory of its own below this one.
+    pub fn below(place: &Path) -> Self {
+        Self::in_dir(tempfile::tempdir_in(place).unwrap())
+    }
+
     fn in_dir(temp: tempfile::TempDir) -> Self {
         fs::create_dir(temp.path().join("project")).unwrap();
         fs::create_dir(temp.path().join("home")).unwrap();

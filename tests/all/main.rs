@@ -59,6 +59,7 @@ mod paging;
 mod past;
 mod patch;
 mod path_arguments;
+mod plain_renames;
 mod power;
 mod preflight;
 mod profiles;

@@ -134,7 +134,8 @@ impl Opened {
                 Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                     denied = skipped(&self.record.parent, vec![attributes::time_denied(&inode)]);
                 }
-                set => set?,
+                // One that the file system does not keep is named with the directory's attributes.
+                set => drop(set?),
             }
         }
         // The journal goes next: without it nobody would know of a staging directory that a

@@ -66,7 +66,11 @@ pub fn apply(inode: &Inode, target: &Attributes, node: &Node) -> sys::Result<Vec
     mode_may_have_changed |= apply_xattrs(inode, target, &mut denied)?;
     if !is_symlink && (now.mode != mode || mode_may_have_changed) {
         match inode.set_mode(mode) {
-            Ok(()) => {}
+            Ok(()) if inode.stat()?.mode == mode => {}
+            Ok(()) => {
+                let reason = format!("the mode {mode:04o} is not kept here, or not for this group");
+                denied.push(Denied::Other(reason));
+            }
             Err(error) if is_denied(&error) => {
                 let reason = format!("the mode {mode:04o} could not be set: not the owner");
                 denied.push(Denied::Other(reason));
@@ -78,7 +82,11 @@ pub fn apply(inode: &Inode, target: &Attributes, node: &Node) -> sys::Result<Vec
     // that came in between.
     if now.mtime != target.mtime {
         match inode.set_mtime(target.mtime) {
-            Ok(()) => {}
+            Ok(true) => {}
+            Ok(false) => {
+                let reason = "the time is not kept by the file system";
+                denied.push(Denied::Other(reason.to_owned()));
+            }
             Err(error) if is_denied(&error) => {
                 denied.push(time_denied(inode));
             }

@@ -148,7 +148,7 @@ impl<'d, 'a, 'b> Commit<'d, 'a, 'b> {
             }
             return Err(self.changed(path));
         };
-        place.dir.rename_new(&place.name, &staging, &name)?;
+        place.dir.rename_to_own(&place.name, &staging, &name)?;
         if is_same_inode(&staging, &name, &before)? { Ok(()) } else { Err(self.changed(path)) }
     }
 
@@ -235,6 +235,12 @@ impl<'d, 'a, 'b> Commit<'d, 'a, 'b> {
         ino: u64,
     ) -> Result<(), RestoreError> {
         let (staging, name) = self.disk.staging(staged)?;
+        if self.is_resumed
+            && let Some(place) = self.disk.try_place(path)?
+            && !staging.settle_exchange(&name, &place.dir, &place.name, ino)?
+        {
+            return Err(self.changed(path));
+        }
         if self.is_resumed && staging.try_stat(&name)?.is_none_or(|stat| stat.ino != ino) {
             let place = self.disk.try_place(path)?;
             let found = place.map(|place| place.dir.try_stat(&place.name)).transpose()?.flatten();

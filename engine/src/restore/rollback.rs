@@ -4,6 +4,8 @@
 //! A file that the restore put in place is only moved away if it is unchanged since; somebody's
 //! later edit stays, and the rest is reverted around it.
 
+use std::io::ErrorKind;
+
 use super::attributes;
 use super::journal::{Staged, Step, Work};
 use super::places::Place;
@@ -72,9 +74,9 @@ fn undo_all(
 ) -> Result<(), Incomplete> {
     for step in steps.iter().rev() {
         let undone = match (disk.check_stopped(), step) {
-            (Ok(()), Step::PlaceTree { staged, steps, .. }) => match is_staged(disk, *staged) {
-                // It was never in place: the file at its path is not the restore's.
-                Ok(true) => Ok(None),
+            (Ok(()), Step::PlaceTree { path, staged, steps }) => match is_staged(disk, *staged) {
+                // It was never in place: what is at its path is not the restore's.
+                Ok(true) => undo_half_placed(disk, path, *staged).map(|()| None),
                 Ok(false) => {
                     undo_all(disk, steps, failures, denied)?;
                     Ok(None)
@@ -92,6 +94,17 @@ fn undo_all(
         }
     }
     Ok(())
+}
+
+/// Takes back what a move of a staged name to its path left there when it was interrupted.
+fn undo_half_placed(
+    disk: &mut Disk<'_, '_>,
+    path: &[u8],
+    staged: Staged,
+) -> Result<(), StoreError> {
+    let (staging, name) = disk.staging(staged)?;
+    let Some(place) = disk.try_place(path)? else { return Ok(()) };
+    Ok(staging.undo_half_move(&name, &place.dir, &place.name)?)
 }
 
 fn is_staged(disk: &Disk<'_, '_>, staged: Staged) -> sys::Result<bool> {
@@ -130,11 +143,10 @@ fn undo_remove(
         return Ok(None);
     }
     let place = disk.writable_place(path)?;
-    if place.dir.try_stat(&place.name)?.is_some() {
-        return Ok(Some(in_the_way(path)));
+    match staging.rename_new(&name, &place.dir, &place.name) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(Some(in_the_way(path))),
+        moved => Ok(moved.map(|()| None)?),
     }
-    staging.rename_new(&name, &place.dir, &place.name)?;
-    Ok(None)
 }
 
 fn undo_remove_directory(
@@ -178,7 +190,7 @@ fn undo_place(
 ) -> Result<Option<Failure>, StoreError> {
     let (staging, name) = disk.staging(staged)?;
     if staging.try_stat(&name)?.is_some() {
-        return Ok(None);
+        return undo_half_placed(disk, path, staged).map(|()| None);
     }
     let Some(place) = disk.try_place(path)? else { return Ok(None) };
     if place.dir.try_stat(&place.name)?.is_none() {
@@ -187,7 +199,7 @@ fn undo_place(
     if !is_as_placed(disk, &place, target, ino)? {
         return Ok(Some(changed_since(path)));
     }
-    place.dir.rename_new(&place.name, &staging, &name)?;
+    place.dir.rename_to_own(&place.name, &staging, &name)?;
     Ok(None)
 }
 
@@ -199,6 +211,16 @@ fn undo_exchange(
     ino: u64,
 ) -> Result<Option<Failure>, StoreError> {
     let (staging, name) = disk.staging(staged)?;
+    if let Some(place) = disk.try_place(path)? {
+        if !staging.settle_exchange(&name, &place.dir, &place.name, ino)? {
+            return Ok(Some(in_the_way(path)));
+        }
+        if staging.has_second_name(&name, &place.dir, &place.name)? {
+            // The state before went back to the path, and its staged name stayed.
+            staging.remove_file(&name)?;
+            return Ok(None);
+        }
+    }
     match staging.try_stat(&name)? {
         Some(stat) if stat.ino == ino => return Ok(None),
         Some(_) => {}

@@ -176,26 +176,50 @@ impl Inode {
         .at("set the owner of", &self.path)
     }
 
-    /// Sets the modification time; the access time stays.
+    /// Sets the modification time; the access time stays, unless the file system can only set both.
+    /// `false`: it keeps another time, which is not a coarser one.
     ///
     /// # Errors
     /// EPERM.
-    pub fn set_mtime(&self, mtime: FileTime) -> Result<()> {
-        let times = modified_at(mtime);
+    pub fn set_mtime(&self, mtime: FileTime) -> Result<bool> {
+        let is_set = || Ok(is_kept_as(mtime, self.stat()?.mtime));
+        self.set_times(&modified_at(mtime))?;
+        if is_set()? {
+            return Ok(true);
+        }
+        // Some file systems in user space ignore a time that is set alone.
+        let Timestamps { last_modification, .. } = modified_at(mtime);
+        self.set_times(&Timestamps { last_access: last_modification, last_modification })?;
+        is_set()
+    }
+
+    fn set_times(&self, times: &Timestamps) -> Result<()> {
         fail_point::around(Operation::Attributes, || match &self.handle {
-            Handle::File(file) => rustix::fs::futimens(file, &times),
+            Handle::File(file) => rustix::fs::futimens(file, times),
             #[cfg(target_os = "linux")]
             Handle::Held(held) => {
                 let own = Handle::own(held);
-                rustix::fs::utimensat(rustix::fs::CWD, &own, &times, AtFlags::empty())
+                rustix::fs::utimensat(rustix::fs::CWD, &own, times, AtFlags::empty())
             }
             #[cfg(not(target_os = "linux"))]
             Handle::Named(dir, name) => {
-                rustix::fs::utimensat(dir, name.as_slice(), &times, AtFlags::SYMLINK_NOFOLLOW)
+                rustix::fs::utimensat(dir, name.as_slice(), times, AtFlags::SYMLINK_NOFOLLOW)
             }
         })
         .at("set the time of", &self.path)
     }
+}
+
+/// Whether a file system that is asked to keep a time may keep this one: the same, or rounded down
+/// to its unit. FAT has two seconds, NTFS 100 ns, NFS and others what their server has.
+fn is_kept_as(asked: FileTime, kept: FileTime) -> bool {
+    const UNITS: [u32; 5] = [1, 100, 1_000, 1_000_000, 10_000_000];
+    let rounded = |unit: u32| asked.nanoseconds / unit * unit;
+    let is_in_second = asked.seconds == kept.seconds
+        && UNITS.iter().any(|unit| rounded(*unit) == kept.nanoseconds);
+    let is_second = kept.nanoseconds == 0
+        && (kept.seconds == asked.seconds || kept.seconds == asked.seconds & !1);
+    is_in_second || is_second
 }
 
 fn modified_at(mtime: FileTime) -> Timestamps {
@@ -210,6 +234,26 @@ mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_kept_time_is_the_one_that_was_asked_for_or_a_coarser_one() {
+        let time = |seconds, nanoseconds| FileTime { seconds, nanoseconds };
+        let asked = time(1_001, 123_456_789);
+        for kept in [
+            asked,
+            time(1_001, 123_456_700),
+            time(1_001, 123_456_000),
+            time(1_001, 123_000_000),
+            time(1_001, 120_000_000),
+            time(1_001, 0),
+            time(1_000, 0),
+        ] {
+            assert!(is_kept_as(asked, kept), "{kept:?}");
+        }
+        for other in [time(1_001, 123_456_790), time(1_002, 0), time(999, 0), time(1_000, 1)] {
+            assert!(!is_kept_as(asked, other), "{other:?}");
+        }
+    }
 
     #[test]
     fn what_a_symlink_points_to_is_never_changed() {

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 #[cfg(not(target_os = "linux"))]
 use rustix::io::Errno;
 
@@ -106,42 +106,6 @@ impl Dir {
     pub(crate) fn rename(&self, name: &[u8], target: &Dir, new_name: &[u8]) -> Result<()> {
         fail_point::around(Operation::Rename(Place(self, name), Place(target, new_name)), || {
             rustix::fs::renameat(&self.fd, name, &target.fd, new_name)
-        })
-        .map_err(|errno| frozen::explain(errno, &[(self, name), (target, new_name)]))
-        .at("rename", &target.path_of(new_name))
-    }
-
-    /// Moves a name to one that must be free.
-    ///
-    /// # Errors
-    /// EEXIST when it is taken; EXDEV, ENOENT, EACCES.
-    pub fn rename_new(&self, name: &[u8], target: &Dir, new_name: &[u8]) -> Result<()> {
-        self.rename_with(name, target, new_name, RenameFlags::NOREPLACE)
-    }
-
-    /// Exchanges two names atomically.
-    ///
-    /// # Errors
-    /// ENOENT when one is missing; EXDEV, EACCES, EINVAL where the file system cannot.
-    pub(crate) fn exchange(&self, name: &[u8], target: &Dir, other: &[u8]) -> Result<()> {
-        self.rename_with(name, target, other, RenameFlags::EXCHANGE)
-    }
-
-    fn rename_with(
-        &self,
-        name: &[u8],
-        target: &Dir,
-        new_name: &[u8],
-        flags: RenameFlags,
-    ) -> Result<()> {
-        let (from, to) = (Place(self, name), Place(target, new_name));
-        let operation = if flags.contains(RenameFlags::EXCHANGE) {
-            Operation::Exchange(from, to)
-        } else {
-            Operation::Rename(from, to)
-        };
-        fail_point::around(operation, || {
-            rustix::fs::renameat_with(&self.fd, name, &target.fd, new_name, flags)
         })
         .map_err(|errno| frozen::explain(errno, &[(self, name), (target, new_name)]))
         .at("rename", &target.path_of(new_name))

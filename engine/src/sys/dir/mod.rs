@@ -7,6 +7,7 @@
 
 mod changing;
 mod file_system;
+mod moving;
 mod opening;
 mod removing;
 mod replacing;
