@@ -258,6 +258,9 @@ impl From<RestoreError> for CliError {
         let message = error.to_string();
         match error {
             RestoreError::Snapshot(error) => error.into(),
+            RestoreError::Blocked { .. } => {
+                Self::failed(message).with_hint("--skip-blocked leaves them and restores the rest")
+            }
             RestoreError::HalfDone { .. } | RestoreError::NotTakenBack { .. } => {
                 Self::failed(error.to_string()).with_hint(
                     "`nono rollback resume` tries to finish it, `nono rollback resume --abort` to \

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use super::RestoreReport;
 use super::conflicts::Conflict;
 use super::journal::JournalError;
+use super::plan::Skipped;
 use crate::path_text::{Shown, to_path};
 use crate::snapshot::{ManifestError, NotCapturedReason, RemovedSnapshot, SnapshotError};
 use crate::store::StoreError;
@@ -22,6 +23,23 @@ fn when_there(is_now: bool, first: Option<u64>) -> String {
         (false, Some(first)) => format!("it is first in snapshot {first}, and not there now"),
         (false, None) => "it is in no snapshot, and not there now".to_owned(),
     }
+}
+
+/// Maximum number of blocked paths that a message names.
+const MAX_NAMED: usize = 10;
+
+fn blocked_text(blocked: &[Skipped]) -> String {
+    let mut text = match blocked.len() {
+        1 => "1 path cannot be changed".to_owned(),
+        count => format!("{count} paths cannot be changed"),
+    };
+    for Skipped { path, reason } in blocked.iter().take(MAX_NAMED) {
+        text.push_str(&format!("\n  {}: {reason}", Shown::path(path)));
+    }
+    if let Some(more) = blocked.len().checked_sub(MAX_NAMED).filter(|more| *more > 0) {
+        text.push_str(&format!("\n  and {more} more"));
+    }
+    text
 }
 
 /// Why a restore did not happen. Unless it is [`RestoreError::HalfDone`], or
@@ -41,6 +59,13 @@ pub enum RestoreError {
         path: PathBuf,
         /// The cause.
         source: StoreError,
+    },
+    /// Paths cannot be changed, by this user or at all. Nothing was changed;
+    /// [`RestoreOptions::skip_blocked`](super::RestoreOptions::skip_blocked) restores the rest.
+    #[error("{}", blocked_text(blocked))]
+    Blocked {
+        /// The paths, each with the reason.
+        blocked: Vec<Skipped>,
     },
     /// The path was changed after the safety snapshot was taken.
     #[error(
@@ -368,6 +393,7 @@ impl RestoreError {
         matches!(
             self,
             Self::Content { .. }
+                | Self::Blocked { .. }
                 | Self::NoSpace { .. }
                 | Self::Io(_)
                 | Self::ParentMissing { .. }

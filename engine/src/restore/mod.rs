@@ -9,6 +9,7 @@
 
 mod areas;
 mod attributes;
+mod blocked;
 mod carry_out;
 mod check_selection;
 mod clear_up;
@@ -110,6 +111,10 @@ pub struct RestoreReport {
     pub on_conflict: OnConflict,
     /// The paths that differ from the snapshot, and why.
     pub skipped: Vec<Skipped>,
+    /// Of a dry run: paths that cannot be changed, and why. A restore does nothing then, unless
+    /// [`RestoreOptions::skip_blocked`] leaves them.
+    #[serde(default)]
+    pub blocked: Vec<Skipped>,
     /// New paths without a record, which stay: directories with the mark of a program that rebuilds
     /// them. They do not make a restore incomplete.
     #[serde(with = "serde_paths")]
@@ -142,7 +147,10 @@ impl RestoreReport {
 
     /// Whether the state on disk is now the state that was asked for.
     pub fn is_complete(&self) -> bool {
-        self.skipped.is_empty() && self.lost_for_good().next().is_none() && !self.is_refused()
+        self.skipped.is_empty()
+            && self.blocked.is_empty()
+            && self.lost_for_good().next().is_none()
+            && !self.is_refused()
     }
 
     /// The left-out paths that are not as they were, without the rebuildable ones.
@@ -175,6 +183,8 @@ pub struct RestoreOptions {
     /// what the agent did: the user's own edits between the calls stay. Of an open session of
     /// snapshots or of an agent, what is newer than the last of them is a later change.
     pub is_undo: bool,
+    /// Whether paths that cannot be changed stay, instead of everything.
+    pub skip_blocked: bool,
     /// Whether files of a session that an archive brought get setuid, setgid and capabilities.
     pub with_privileges: bool,
     /// The number of restores that the session had when this one was decided on. With another one
@@ -242,7 +252,7 @@ impl SnapshotManager {
         let (target, latest) = (&states.target.manifest, &states.latest);
         let current = self.capture_current(&overlay, target, latest, CacheUse::Read)?;
         let (root, left_out) = (&current.merkle_root, &current.not_captured);
-        let Planned { plan, conflicts, spared, overwritten, repositories, .. } =
+        let Planned { plan, conflicts, spared, overwritten, repositories, blocked, .. } =
             self.planned(&overlay, &states, root, left_out, options, &HashSet::new())?;
         let directory_times = plan.directory_times();
         // The actions go at once: they take more than all the rest.
@@ -259,6 +269,7 @@ impl SnapshotManager {
             overwritten,
             repositories,
             skipped,
+            blocked,
             rebuildable,
             lost,
             ..self.report(target.number, options, true)
@@ -296,6 +307,9 @@ impl SnapshotManager {
         self.refuse_container(number)?;
         let states = self.states(number)?;
         let Prepared { mut planned, before, is_store_full } = self.prepare(&states, options)?;
+        if !planned.blocked.is_empty() && !is_refused(options, &planned.conflicts) {
+            return Err(RestoreError::Blocked { blocked: planned.blocked });
+        }
         let mut record = RestoreRecord {
             at: Timestamp::now(),
             snapshot: number,
@@ -376,6 +390,7 @@ impl SnapshotManager {
             repositories: Vec::new(),
             on_conflict: options.on_conflict,
             skipped: Vec::new(),
+            blocked: Vec::new(),
             rebuildable: Vec::new(),
             lost: Vec::new(),
             unstable: Vec::new(),

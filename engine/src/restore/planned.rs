@@ -34,6 +34,8 @@ pub(super) struct Planned {
     pub(super) not_kept: Vec<Skipped>,
     /// Whether paths stay of which the session's changes were taken back before.
     pub(super) leaves_undone: bool,
+    /// The paths that cannot be changed. Nothing is done as long as there are some.
+    pub(super) blocked: Vec<Skipped>,
 }
 
 impl Planned {
@@ -151,6 +153,10 @@ impl SnapshotManager {
             // Making directories above a tracked path is not for a restore to decide.
             places.find(path).map_err(|error| RestoreError::from_place(error, path))?;
         }
+        let mut blocked = plan.blocked(&mut places)?;
+        if options.skip_blocked && !blocked.is_empty() {
+            plan.leave_blocked(std::mem::take(&mut blocked), &repositories);
+        }
         plan.detach_foreign_links(&diff::links_of(source, current_root)?, &mut places)?;
         plan.link(&diff::links_of(source, &target.merkle_root)?);
         Ok(Planned {
@@ -161,6 +167,7 @@ impl SnapshotManager {
             repositories: changed,
             not_kept,
             leaves_undone,
+            blocked,
         })
     }
 }

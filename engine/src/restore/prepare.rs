@@ -85,7 +85,8 @@ impl SnapshotManager {
         let (current, planned) = self.plan_from_disk(states, options)?;
         let (started, root) = (current.started, current.merkle_root);
         let mut before = Before { safety: None, started, links: LinkGroups::default() };
-        if !is_refused(options, &planned.conflicts) && !planned.plan.is_empty() {
+        let is_refused = is_refused(options, &planned.conflicts) || !planned.blocked.is_empty();
+        if !is_refused && !planned.plan.is_empty() {
             let is_part = options.is_narrowed(&planned);
             let only = if is_part { paths_to_take_back(&planned) } else { Vec::new() };
             before.safety = Some(self.safety_snapshot(states, current, only)?);

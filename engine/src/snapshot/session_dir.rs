@@ -143,7 +143,7 @@ impl SessionDir {
     /// Refuses root to write a session of another user, who could not read the files.
     ///
     /// # Errors
-    /// It is one, or cannot be looked at.
+    /// It is one.
     pub(crate) fn refuse_to_write_as_root(&self) -> Result<(), ManifestError> {
         Ok(sys::refuse_to_write_as_root(self.path())?)
     }

@@ -13,6 +13,16 @@ use rustix::fs::{StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 
 use super::dir::Dir;
+use super::error::{IoContext, Result};
+
+/// Why a user may not change the names in a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// The file system is read-only.
+    ReadOnly,
+    /// The rights on it do not allow that.
+    NoRight,
+}
 
 /// The answer of a call that changes names, with the real cause if one of the names, or its
 /// directory, is frozen.
@@ -54,6 +64,25 @@ fn cause_at(fd: impl AsFd, name: &[u8], flags: AtFlags) -> Option<&'static str> 
 }
 
 impl Dir {
+    /// Why nobody can change a name in this directory, if that is so: in words after "it is".
+    pub(crate) fn obstacle_of_self(&self) -> Option<&'static str> {
+        cause(self)
+    }
+
+    /// Whether this user may not change names in this directory, and why.
+    ///
+    /// # Errors
+    /// It cannot be found out.
+    pub(crate) fn refused_to_change(&self) -> Result<Option<Refused>> {
+        let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+        match rustix::fs::accessat(self, ".", access, AtFlags::EACCESS) {
+            Ok(()) => Ok(None),
+            Err(Errno::ROFS) => Ok(Some(Refused::ReadOnly)),
+            Err(Errno::ACCESS | Errno::PERM) => Ok(Some(Refused::NoRight)),
+            Err(errno) => Err(errno).at("look at the rights on", self.path()),
+        }
+    }
+
     /// Why nobody can remove this name, or a name in it, if that is so: in words after "it is".
     pub fn obstacle(&self, name: &[u8]) -> Option<&'static str> {
         #[cfg(target_os = "linux")]

@@ -44,6 +44,7 @@ pub use file::{
     open_to_write, read_full_at, read_kernel_file, reflink, stat_open_file, try_open_device,
     will_read_in_order, write_kernel_file,
 };
+pub(crate) use frozen::Refused;
 pub use inode::Inode;
 pub use lock::FileLock;
 pub use path::{
@@ -66,17 +67,15 @@ const OVERFLOW_UID: u32 = 65534;
 /// Refuses root to write in a directory of another user, who could not read the files.
 ///
 /// # Errors
-/// It belongs to another user and this process is root's, or it cannot be looked at. A directory
-/// that is missing is refused to no one.
+/// It belongs to another user and this process is root's. A directory that cannot be looked at is
+/// refused to no one.
 pub fn refuse_to_write_as_root(dir: &std::path::Path) -> Result<()> {
     if effective_uid() != 0 {
         return Ok(());
     }
-    let owner = match Dir::open(dir).and_then(|dir| dir.stat_self()) {
-        Ok(stat) => stat.uid,
-        Err(error) if error.is_gone() => return Ok(()),
-        Err(error) => return Err(error),
-    };
+    // Who cannot look there cannot write there either, and hears of it then.
+    let Ok(stat) = Dir::open(dir).and_then(|dir| dir.stat_self()) else { return Ok(()) };
+    let owner = stat.uid;
     if owner == 0 || owner == OVERFLOW_UID {
         return Ok(());
     }

@@ -57,6 +57,7 @@ pub(in crate::cli) fn run(
     work.options.restore_count = Some(redo.restore_count);
     work.options.on_conflict = args.conflicts.on_conflict();
     work.options.keep_commits = args.conflicts.keep_commits;
+    work.options.skip_blocked = args.conflicts.skip_blocked;
     work.force = args.conflicts.force;
     work.is_for_program = args.json;
     work.is_settled = args.yes;

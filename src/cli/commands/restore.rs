@@ -118,6 +118,7 @@ pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Conte
     }
     work.options.on_conflict = args.conflicts.on_conflict();
     work.options.keep_commits = args.conflicts.keep_commits;
+    work.options.skip_blocked = args.conflicts.skip_blocked;
     work.options.with_privileges = args.with_privileges;
     work.force = args.conflicts.force;
     work.is_for_program = args.json;

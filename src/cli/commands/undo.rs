@@ -261,6 +261,7 @@ fn planned<'a>(
     let mut work = Restoring::new(catalog, session, 0, &args.threads, context)?;
     work.options.selection = part.selection(&work.roots)?;
     work.options.keep_commits = args.conflicts.keep_commits;
+    work.options.skip_blocked = args.conflicts.skip_blocked;
     work.options.on_conflict = args.conflicts.on_conflict();
     work.options.is_undo = true;
     work.options.restore_count = Some(summary.restore_count);

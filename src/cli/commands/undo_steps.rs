@@ -110,6 +110,7 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
         check_step(&session, number)?;
         work.number = number;
         work.options.keep_commits = args.conflicts.keep_commits;
+        work.options.skip_blocked = args.conflicts.skip_blocked;
         work.options.on_conflict = args.conflicts.on_conflict();
         work.force = args.conflicts.force;
         work.is_for_program = args.json;

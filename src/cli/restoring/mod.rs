@@ -44,6 +44,9 @@ pub(in crate::cli) struct ConflictArgs {
     /// Restore files alone: commits, branches and the index of git repositories stay as they are
     #[arg(long)]
     pub(in crate::cli) keep_commits: bool,
+    /// Restore the rest where paths cannot be changed: those of others, immutable ones, …
+    #[arg(long)]
+    pub(in crate::cli) skip_blocked: bool,
 }
 
 impl ConflictArgs {
@@ -236,14 +239,14 @@ impl<'a> Restoring<'a> {
     /// Restores; where later changes would be undone as well, asks, unless nobody is there to
     /// answer.
     fn carry_out(&mut self, context: &Context) -> Result<RestoreReport, CliError> {
-        let mut report = self.restore(context)?;
+        let mut report = self.restore_unblocked(context)?;
         self.name_sessions(&mut report.conflicts);
         let is_asked = !self.is_settled && answers(self.is_for_program, context);
         if report.is_refused() && is_asked {
             let Some(answer) = self.ask_about(&report, context)? else { return Ok(report) };
             self.options.on_conflict = answer;
             let conflicts = std::mem::take(&mut report.conflicts);
-            report = self.restore(context)?;
+            report = self.restore_unblocked(context)?;
             // The question was about the shown conflicts; a conflict that came meanwhile is new.
             for conflict in &mut report.conflicts {
                 if let Some(known) = conflicts.iter().find(|known| known.path == conflict.path) {
@@ -265,7 +268,25 @@ impl<'a> Restoring<'a> {
         Ok(())
     }
 
-    fn restore(&self, context: &Context) -> Result<RestoreReport, CliError> {
+    /// Restores; where paths cannot be changed, asks whether to restore the rest.
+    fn restore_unblocked(&mut self, context: &Context) -> Result<RestoreReport, CliError> {
+        match self.restore(context) {
+            Err(error @ RestoreFailed { is_blocked: true, .. })
+                if !self.is_settled && answers(self.is_for_program, context) =>
+            {
+                context.warn(&error.error);
+                let answer = context.ask("leave them, and restore the rest? [y/N] ")?;
+                if !matches!(answer.as_str(), "y" | "Y") {
+                    return Err(CliError::failed("nothing was changed"));
+                }
+                self.options.skip_blocked = true;
+                self.restore(context).map_err(|failed| failed.error)
+            }
+            done => done.map_err(|failed| failed.error),
+        }
+    }
+
+    fn restore(&self, context: &Context) -> Result<RestoreReport, RestoreFailed> {
         self.make_directories_above()?;
         let _mark = self.begin()?;
         let bar = Bar::new(context, "restoring");
@@ -323,8 +344,23 @@ pub(in crate::cli) fn answers(is_for_program: bool, context: &Context) -> bool {
     context.stdin_is_terminal && context.stderr_is_terminal && !is_for_program
 }
 
-fn failed(error: RestoreError) -> CliError {
+/// A restore that failed.
+struct RestoreFailed {
+    error: CliError,
+    /// Whether paths cannot be changed, and the rest can.
+    is_blocked: bool,
+}
+
+impl From<CliError> for RestoreFailed {
+    fn from(error: CliError) -> Self {
+        Self { error, is_blocked: false }
+    }
+}
+
+fn failed(error: RestoreError) -> RestoreFailed {
     let is_untouched = error.is_before_any_change();
+    let is_blocked = matches!(error, RestoreError::Blocked { .. });
     let failed = CliError::from(error);
-    if is_untouched { failed.leaving("nothing was changed") } else { failed }
+    let error = if is_untouched { failed.leaving("nothing was changed") } else { failed };
+    RestoreFailed { error, is_blocked }
 }

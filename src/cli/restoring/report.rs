@@ -166,6 +166,12 @@ pub(super) fn print_outcome(
         };
         context.warn(format_args!("{what}, see above (--rollback-include keeps such a path)"));
     }
+    for Skipped { path, reason } in report.blocked.iter().take(context.at_most(NAMED_PATHS)) {
+        context.warn(format_args!("{} cannot be changed: {reason}", Shown::path(path)));
+    }
+    if !report.blocked.is_empty() {
+        context.say("  restore the rest: --skip-blocked");
+    }
     if !report.skipped.is_empty() {
         let count = report.skipped.len();
         let what = if count == 1 { "path is not as it was" } else { "paths are not as they were" };

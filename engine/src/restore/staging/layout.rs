@@ -237,8 +237,8 @@ fn area_for(
     })
 }
 
-/// The highest directory on the path's mount that is inside the tracked path; the tracked
-/// path's parent when that is all there is.
+/// The highest directory on the path's mount that is inside the tracked path, stays and can be
+/// written; without one, the highest that is there. The tracked path's parent when that is all.
 fn area_parent(
     plan: &RestorePlan,
     root: &TrackedRoot,
@@ -257,17 +257,26 @@ fn area_parent(
     if is_replaced && place.parent.mount()? == mount {
         return Ok(place.parent);
     }
-    if top.mount()? == mount {
-        return Ok(top);
-    }
     let inside = path.get(base.len() + 1..).unwrap_or_default();
-    for above in byte_path::ancestors(inside) {
-        let dir = top.open_beneath(above)?;
-        if dir.mount()? == mount {
+    let mut highest = None;
+    for above in std::iter::once(&b""[..]).chain(byte_path::ancestors(inside)) {
+        let dir = match top.open_beneath(above) {
+            // What the restore makes is not there yet.
+            Err(error) if highest.is_some() && error.is_gone() => break,
+            dir => dir?,
+        };
+        if dir.mount()? != mount {
+            continue;
+        }
+        let whole = byte_path::join(base, above);
+        let goes = plan.actions.removals.iter().any(|removal| removal.path == whole);
+        let is_own = dir.stat_self()?.uid == sys::effective_uid();
+        if !goes && (is_own || dir.refused_to_change()?.is_none()) {
             return Ok(dir);
         }
+        highest.get_or_insert(dir);
     }
-    Err(RestoreError::outside(path))
+    highest.ok_or_else(|| RestoreError::outside(path))
 }
 
 /// The mount that `path` is or will be on: that of the nearest directory above it.

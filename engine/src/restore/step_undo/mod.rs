@@ -159,6 +159,9 @@ impl SnapshotManager {
             if seen.is_some_and(|seen| seen != current.merkle_root) {
                 continue;
             }
+            if !prepared.planned.blocked.is_empty() {
+                return Err(RestoreError::Blocked { blocked: prepared.planned.blocked });
+            }
             let mut restore = self.report(number, &options, false);
             let (skipped, not_kept) = prepared.planned.left();
             (restore.not_kept, restore.is_store_full) = (not_kept, prepared.is_store_full);
