@@ -1,4 +1,5 @@
 #![allow(clippy::disallowed_methods, reason = "tests write files and start git and diff3")]
+#![allow(clippy::print_stdout, reason = "a run by hand reads the conflict rates")]
 
 use std::cell::RefCell;
 use std::fs;
