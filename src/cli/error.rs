@@ -286,6 +286,9 @@ impl From<RestoreError> for CliError {
                      lists the snapshots that a restore can bring back then",
                 )
             }
+            RestoreError::ProjectFull { .. } => {
+                Self::failed(message).with_hint("make space on that disk, and repeat this")
+            }
             RestoreError::Content { ref source, .. } if source.is_damage() => {
                 Self::failed(error.to_string())
                     .with_hint("`nono rollback verify` says what else is damaged")

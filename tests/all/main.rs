@@ -20,6 +20,7 @@ mod day;
 mod extremes;
 mod faults;
 mod fixture;
+mod full_disks;
 mod full_store;
 mod git_directories;
 mod git_history;

@@ -90,6 +90,11 @@ impl Areas {
         self.opened.iter().map(Opened::path).collect()
     }
 
+    /// The directories that hold them.
+    pub(super) fn parents(&self) -> Vec<PathBuf> {
+        self.opened.iter().map(|area| to_path(&area.record.parent).to_owned()).collect()
+    }
+
     /// Where they still are.
     pub(super) fn left(&self) -> Vec<PathBuf> {
         let is_there = |area: &&Opened| {

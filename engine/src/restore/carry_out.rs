@@ -51,13 +51,17 @@ impl SnapshotManager {
         };
         self.with_room(|| journal.save(self.session()))?;
         let mut areas = Areas::open(&journal.areas, roots)?;
-        let staged = areas.make().map_err(RestoreError::from).and_then(|()| {
+        let dirs = areas.parents();
+        let made = areas.make().map_err(RestoreError::from);
+        let made = made.map_err(|error| error.of_project(&dirs, || plan.removed_contents()));
+        let staged = made.and_then(|()| {
             let (progress, threads) = (self.progress(), self.threads());
             let started = before.started;
             let work = stage(self.store(), plan, &layout, &areas, started, progress, threads)?;
             self.progress().begin(Stage::Flush, None);
             // A staged file must be on the disk before the name that it replaces goes.
-            areas.sync()?;
+            let synced = areas.sync().map_err(RestoreError::from);
+            synced.map_err(|error| error.of_project(&dirs, Vec::new))?;
             if self.progress().is_cancelled() {
                 return Err(RestoreError::Cancelled);
             }
@@ -101,6 +105,7 @@ impl SnapshotManager {
             Err(error @ RestoreError::HalfDone { .. }) => Err(error),
             Err(error) => {
                 let cleared = self.settle(journal, None, roots);
+                let error = error.of_project(&dirs, Vec::new);
                 Err(with_what_is_left(error, cleared, &areas))
             }
         }

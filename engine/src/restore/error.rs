@@ -4,6 +4,8 @@
 //! to be made, or a copy, which stays as far as it came. So the messages do not name the changes;
 //! the caller knows them, or asks [`RestoreError::is_before_any_change`].
 
+use std::error::Error;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::RestoreReport;
@@ -112,6 +114,20 @@ pub enum RestoreError {
         needed: u64,
         /// Bytes that are free there.
         free: u64,
+    },
+    /// The project's disk has no room for what is restored, or this user may have no more of it.
+    #[error(
+        "no space on the disk of the project, mounted at {}: {cause}",
+        Shown::path(mount_point)
+    )]
+    ProjectFull {
+        /// Where the disk is mounted.
+        mount_point: PathBuf,
+        /// Paths that the restore removes, the longest contents first, each with all that is in
+        /// it. A restore of them alone makes space. Nothing of a git directory is among them.
+        removed: Vec<PathBuf>,
+        /// What failed.
+        cause: Box<RestoreError>,
     },
     /// The journal of an interrupted restore cannot be read.
     #[error("the journal of a restore, {}, cannot be used: {reason}", Shown::path(path))]
@@ -395,12 +411,47 @@ impl RestoreError {
             Self::Content { .. }
                 | Self::Blocked { .. }
                 | Self::NoSpace { .. }
+                | Self::ProjectFull { .. }
                 | Self::Io(_)
                 | Self::ParentMissing { .. }
                 | Self::NeverStill
                 | Self::Cancelled
                 | Self::Threads(_)
         )
+    }
+
+    /// Whether a disk, or what this user may have of it, is full.
+    pub(super) fn is_disk_full(&self) -> bool {
+        let mut cause: Option<&(dyn Error + 'static)> = Some(self);
+        while let Some(error) = cause {
+            let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+            if let Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) = kind {
+                return true;
+            }
+            cause = error.source();
+        }
+        matches!(self, Self::NoSpace { .. })
+    }
+
+    /// Names the disk of the project, if this says that it is full. `dirs`: its directories that
+    /// were written to.
+    pub(super) fn of_project(
+        self,
+        dirs: &[PathBuf],
+        removed: impl FnOnce() -> Vec<PathBuf>,
+    ) -> Self {
+        if !self.is_disk_full() {
+            return self;
+        }
+        let failed = match &self {
+            Self::NoSpace { path, .. } => Some(path),
+            Self::Io(error) => Some(&error.path),
+            _ => None,
+        };
+        let is_on = |dir: &&PathBuf| failed.is_none_or(|failed| failed.starts_with(dir));
+        let Some(dir) = dirs.iter().find(is_on) else { return self };
+        let mount_point = sys::mount_point(dir);
+        Self::ProjectFull { mount_point, removed: removed(), cause: Box::new(self) }
     }
 
     pub(super) fn changed(path: &[u8]) -> Self {

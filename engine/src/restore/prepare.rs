@@ -6,8 +6,6 @@
 //! object, and all others are left and named. [`KeepBefore::Nothing`] gives the rest up.
 
 use std::collections::HashSet;
-use std::error::Error;
-use std::io;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -68,7 +66,7 @@ impl SnapshotManager {
             KeepBefore::Nothing => self.prepare_without_snapshot(states, options, false),
             KeepBefore::Snapshot => match self.prepare_with_snapshot(states, options) {
                 // All that was written so far went into the store.
-                Err(error) if is_disk_full(&error) => {
+                Err(error) if error.is_disk_full() => {
                     tracing::info!("no safety snapshot: {error}");
                     self.prepare_without_snapshot(states, options, true)
                 }
@@ -247,17 +245,4 @@ impl RestorePlan {
         self.narrow(|_, _| true, |_, _| true, left);
         named
     }
-}
-
-/// Whether a disk, or what this user may have of it, is full.
-fn is_disk_full(error: &RestoreError) -> bool {
-    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
-    while let Some(error) = cause {
-        let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
-        if let Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) = kind {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
 }

@@ -110,6 +110,18 @@ pub fn identity(path: &Path) -> Option<(u64, u64)> {
     Some((stat.dev, stat.ino))
 }
 
+/// Where the file system of an absolute path is mounted. A path that is not there yet counts as the
+/// directory above it. With a bind mount inside its own file system, the place of either.
+pub fn mount_point(path: &Path) -> PathBuf {
+    let device = |path: &Path| Some(Stat::from_raw(&rustix::fs::stat(path).ok()?).dev);
+    let there = path.ancestors().find_map(|above| Some((above, device(above)?)));
+    let Some((there, own)) = there else { return path.to_owned() };
+    // Directories above a symlink may be of another file system.
+    let there = real_path(there).unwrap_or_else(|_| there.to_owned());
+    let same = there.ancestors().take_while(|above| device(above) == Some(own));
+    same.last().unwrap_or(&there).to_owned()
+}
+
 /// Whether a path leads to a file that this user may execute, as far as its mode tells.
 pub fn is_executable(path: &Path) -> bool {
     rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()

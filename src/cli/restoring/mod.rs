@@ -16,9 +16,10 @@ use super::args::ThreadArgs;
 use super::context::Context;
 use super::error::CliError;
 use super::progress::Bar;
+use super::shell_word::shell_word;
 use crate::cli::repositories::without_commits;
 use nono_engine::restore::{
-    Conflict, OnConflict, RestoreError, RestoreOptions, RestoreReport, Selection,
+    Conflict, KeepBefore, OnConflict, RestoreError, RestoreOptions, RestoreReport, Selection,
 };
 use nono_engine::session::{Catalog, RestoreMark, SessionSummary, changed_since};
 use nono_engine::snapshot::{SessionDir, SessionOrigin, SnapshotError, SnapshotManager};
@@ -186,7 +187,8 @@ impl<'a> Restoring<'a> {
     /// Says what came of it, or would.
     pub(in crate::cli) fn print_outcome(&self, report: &RestoreReport, context: &Context) {
         let Self { asked_about, asked_by, roots, .. } = self;
-        report::print_outcome(report, asked_about, self.is_whole(), *asked_by, roots, context);
+        let (session, is_whole) = (self.manager.session().path(), self.is_whole());
+        report::print_outcome(report, asked_about, is_whole, *asked_by, session, roots, context);
     }
 
     /// Names the user's own edits after the snapshot, in the session of an agent, that go as well.
@@ -293,7 +295,34 @@ impl<'a> Restoring<'a> {
         let manager = self.manager.clone().with_progress(bar.clone());
         let done = manager.restore_with(self.number, &self.options);
         bar.finish();
-        done.map_err(failed)
+        done.map_err(|error| {
+            let way = self.way_to_space(&error);
+            let failed = failed(error);
+            match way {
+                Some(way) => failed.with_hint(way),
+                None => failed,
+            }
+        })
+    }
+
+    /// Where the disk of the project is full: a command for the paths that are only removed.
+    fn way_to_space(&self, error: &RestoreError) -> Option<String> {
+        let RestoreError::ProjectFull { removed, .. } = error else { return None };
+        let paths: Option<Vec<_>> =
+            removed.iter().take(report::NAMED_PATHS).map(|path| shell_word(path)).collect();
+        let paths = paths.filter(|paths| !paths.is_empty())?.join(" ");
+        let flags = [
+            (self.options.keep_before == KeepBefore::Nothing, "--no-safety-snapshot "),
+            (self.options.on_conflict == OnConflict::Overwrite, "--force "),
+            (self.options.on_conflict == OnConflict::KeepNewer, "--keep-newer "),
+        ];
+        let flags: String = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, it)| *it).collect();
+        let id = self.manager.session().id();
+        Some(format!(
+            "make space on that disk and repeat this, or remove first what goes anyway: nono \
+             rollback restore {id}/{} {flags}{paths}",
+            self.number
+        ))
     }
 
     /// Names the later changes, and asks what to do about them. `None`: nothing at all.

@@ -29,7 +29,7 @@ const NAMED_CONFLICTS: usize = 50;
 const NAMED_SESSIONS: usize = 3;
 
 /// So many paths stand in a command that is offered.
-const NAMED_PATHS: usize = 8;
+pub(super) const NAMED_PATHS: usize = 8;
 
 /// The command that asked for a restore: the offered way back uses its words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,12 +85,13 @@ pub(super) fn announce(id: &str, number: u64, roots: &[PathBuf], context: &Conte
 }
 
 /// Says what came of it. `is_whole`: everything was asked for, and not a part. `known` are
-/// conflicts that a question named before.
+/// conflicts that a question named before. `session`: its directory, which is in the store.
 pub(super) fn print_outcome(
     report: &RestoreReport,
     known: &[Conflict],
     is_whole: bool,
     asked_by: AskedBy,
+    session: &Path,
     roots: &[PathBuf],
     context: &Context,
 ) {
@@ -180,7 +181,7 @@ pub(super) fn print_outcome(
     }
     name_unstable(&report.unstable, context);
     if !report.not_kept.is_empty() {
-        offer_the_rest(report, context);
+        offer_the_rest(report, session, roots, context);
     }
     if is_done {
         say_if_directory_is_gone(context);
@@ -416,14 +417,22 @@ fn is_closed(path: &Path) -> bool {
 }
 
 /// Names the ways to restore what the store has no space to keep.
-fn offer_the_rest(report: &RestoreReport, context: &Context) {
+fn offer_the_rest(report: &RestoreReport, session: &Path, roots: &[PathBuf], context: &Context) {
     let RestoreReport { session_id, snapshot, not_kept, .. } = report;
     let what = match not_kept.len() {
         1 => "1 path stays as it is".to_owned(),
         count => format!("{count} paths stay as they are"),
     };
-    context.say(format_args!("the store has no space to keep what is there now: {what}"));
-    context.say("  to keep what is there: make space on the disk of the store, and restore again");
+    let disk = sys::mount_point(session);
+    let is_shared = roots.iter().any(|root| sys::mount_point(root) == disk);
+    let also = if is_shared { " (the project is on it, too)" } else { "" };
+    context.say(format_args!(
+        "the disk of the store, mounted at {}, has no space to keep what is there now: {what}",
+        Shown::path(&disk)
+    ));
+    context.say(format_args!(
+        "  to keep what is there: make space on that disk{also}, and restore again"
+    ));
     let words: Option<Vec<_>> = not_kept.iter().map(|path| shell_word(path)).collect();
     let Some(words) = words.filter(|words| words.len() <= NAMED_PATHS) else {
         return context.say("  to lose it: the same command with --no-safety-snapshot");

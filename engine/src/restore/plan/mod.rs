@@ -4,7 +4,8 @@ mod links;
 mod planner;
 mod unrecorded;
 
-use std::collections::HashSet;
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
@@ -13,10 +14,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::packed::PackedPaths;
+use super::step_undo::is_in_git;
 use crate::byte_path;
 use crate::diff::{Comparison, EntryState, Lost, Told};
 use crate::object::{Attributes, Node};
-use crate::path_text::serde_path;
+use crate::path_text::{serde_path, to_path};
 
 pub(super) use planner::plan;
 
@@ -110,6 +112,29 @@ impl RestorePlan {
         let also_set = actions.directory_attributes.iter().map(|attribute| &*attribute.path);
         let skipped = self.skipped.iter().map(|skipped| skipped.path.as_os_str().as_bytes());
         removed.chain(put).chain(made).chain(set).chain(also_set).chain(skipped)
+    }
+
+    /// Removed paths, the most bytes first, each with all that is in it. Nothing of git directories
+    /// is among them: they change as a whole.
+    pub(super) fn removed_contents(&self) -> Vec<PathBuf> {
+        let made: HashSet<&[u8]> = self.actions.directories.iter().map(Vec::as_slice).collect();
+        let is_gone = |path: &[u8]| !made.contains(path) && !self.actions.has_put(path);
+        let removals = &self.actions.removals;
+        let gone: HashSet<&[u8]> =
+            removals.iter().map(|it| it.path.as_slice()).filter(|path| is_gone(path)).collect();
+        let mut bytes: HashMap<&[u8], u64> = HashMap::new();
+        for removal in removals.iter().filter(|it| gone.contains(it.path.as_slice())) {
+            let outermost = byte_path::ancestors(&removal.path).find(|above| gone.contains(above));
+            *bytes.entry(outermost.unwrap_or(&removal.path)).or_default() +=
+                removal.current.bytes();
+        }
+        let mut found: Vec<_> = bytes
+            .into_iter()
+            .filter(|(path, bytes)| *bytes > 0 && !is_in_git(path))
+            .map(|(path, bytes)| (Reverse(bytes), to_path(path).to_owned()))
+            .collect();
+        found.sort();
+        found.into_iter().map(|(_, path)| path).collect()
     }
 
     /// The topmost path that changes.

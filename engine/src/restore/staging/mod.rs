@@ -44,19 +44,37 @@ pub(super) fn stage(
     progress: &dyn Progress,
     threads: usize,
 ) -> Result<Work, RestoreError> {
+    let made = make_inodes(store, &plan, layout, areas, progress, threads);
+    let (inodes, mut skipped) = made.map_err(|error| {
+        // The store is only read.
+        error.of_project(&areas.parents(), || plan.removed_contents())
+    })?;
+    skipped.extend(plan.skipped);
+    Ok(Work { started, steps: steps(plan.actions, layout, inodes), skipped })
+}
+
+/// Makes the inodes. Returns their numbers, by the puts of the plan, and what they lack.
+fn make_inodes(
+    store: &LocalStore,
+    plan: &RestorePlan,
+    layout: &Layout,
+    areas: &Areas,
+    progress: &dyn Progress,
+    threads: usize,
+) -> Result<(Vec<u64>, Vec<Skipped>), RestoreError> {
     let dirs: Vec<Rc<Dir>> = areas.dirs()?;
-    check_free_space(&plan, layout, &dirs)?;
+    check_free_space(plan, layout, &dirs)?;
     let entries = plan.actions.puts.len() as u64;
     progress.begin(Stage::Stage, Some(Amount { entries, bytes: plan.bytes_to_write }));
     // `Rc` stays on this thread; the workers get plain references.
     let dirs = dirs.iter().map(|dir| &**dir).collect();
-    let staging = Staging { store, plan: &plan, layout, dirs };
+    let staging = Staging { store, plan, layout, dirs };
     staging.make_directories()?;
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
         .thread_name(|index| format!("restore-{index}"))
         .build()?;
-    let jobs = layout.jobs(&plan);
+    let jobs = layout.jobs(plan);
     let made = EarlyFlush::during(&staging.dirs, |flush| {
         thread_local! {
             static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -77,8 +95,7 @@ pub(super) fn stage(
     }
     staging.links(&mut inodes, progress)?;
     skipped.extend(staging.attributes_of_directories()?);
-    skipped.extend(plan.skipped);
-    Ok(Work { started, steps: steps(plan.actions, layout, inodes), skipped })
+    Ok((inodes, skipped))
 }
 
 struct Staging<'a> {
