@@ -72,7 +72,10 @@ pub use removal::{
     ContainerStats, RemovalReport, RemovedState, SessionStats, cleanup, container_stats, expired,
     remove, stray_images,
 };
-pub use retention::{ContainerPolicy, ExpiredSnapshot, SnapshotExpiry, SnapshotFacts};
+pub use retention::{
+    ContainerPolicy, ExpiredSnapshot, MAX_SAFETY_SNAPSHOTS, SnapshotExpiry, SnapshotFacts,
+    SnapshotWorth,
+};
 pub use snapshot::{SnapshotOptions, SnapshotReport, take_locked, take_snapshot};
 pub use storage::{
     CapturedDirectories, DamagedHistory, Document, DraftWork, Effort, Guarded, HistoryFacts,

@@ -12,9 +12,11 @@ use super::error::ContainerError;
 use super::history::ContainerHistory;
 use super::image::{self, ImageRemoval, OwnImage};
 use super::pause;
-use super::record::CommittedImage;
+use super::record::{ContainerRecord, Trigger};
 use super::restore::kept_containers;
-use super::retention::{ContainerPolicy, ExpiredSnapshot, SnapshotExpiry, SnapshotFacts};
+use super::retention::{
+    ContainerPolicy, ExpiredSnapshot, SnapshotExpiry, SnapshotFacts, SnapshotWorth,
+};
 use super::storage::{Guarded, SnapshotStorage};
 use nono_engine::progress::Progress;
 use nono_engine::snapshot::RemovalReason;
@@ -26,6 +28,8 @@ pub struct RemovedState {
     pub session_id: String,
     /// The number of the snapshot.
     pub snapshot: u64,
+    /// Its message.
+    pub message: Option<String>,
     /// The limit that it was over; `None`: somebody named it.
     pub reason: Option<SnapshotExpiry>,
     /// Its image.
@@ -93,19 +97,40 @@ fn facts_of(history: &ContainerHistory<'_>) -> Result<Vec<SnapshotFacts>, Contai
     // The list of kept containers lies with the history, so the history stays as long.
     let keeps = kept_containers(history).map_or(true, |kept| !kept.is_empty());
     let newest = numbers.last().copied().filter(|_| keeps);
+    let restored = history.container().restorations.last().map(|done| done.snapshot);
     for number in numbers {
         let manifest = history.manifest(number)?;
         // A damaged record has no image that could be counted.
-        let image = history.record(number).ok().and_then(|record| record.image.committed);
+        let record = history.record(number).ok();
+        let worth = match &record {
+            _ if restored == Some(number) => SnapshotWorth::Kept,
+            Some(record) => worth_of(record),
+            None => SnapshotWorth::Unnamed,
+        };
+        let image = record.and_then(|record| record.image.committed);
         facts.push(SnapshotFacts {
             session_id: history.id(),
             number,
             taken: manifest.timestamp,
             bytes: manifest.totals.bytes_written + image.map_or(0, |image| image.size_bytes),
             is_pinned: history.is_pinned() || newest == Some(number),
+            worth,
         });
     }
     Ok(facts)
+}
+
+/// The worth of a snapshot, by its record alone.
+fn worth_of(record: &ContainerRecord) -> SnapshotWorth {
+    match record.trigger {
+        // Its message is nono's own.
+        Trigger::BeforeRestore => SnapshotWorth::Safety,
+        _ if record.message.is_some() => SnapshotWorth::Kept,
+        Trigger::Manual => SnapshotWorth::Unnamed,
+        Trigger::RunStart | Trigger::RunEnd | Trigger::BeforeAction | Trigger::AfterAction => {
+            SnapshotWorth::Automatic
+        }
+    }
 }
 
 /// Sizes of all histories.
@@ -184,10 +209,8 @@ pub fn remove(
     let storage = history.storage();
     let _lock = pause::lock(storage, &history.container().container_id, progress)?;
     let held = history.numbers()?;
-    let images: Vec<Option<CommittedImage>> = numbers
-        .iter()
-        .map(|(number, _)| history.record(*number).ok().and_then(|r| r.image.committed))
-        .collect();
+    let records: Vec<Option<ContainerRecord>> =
+        numbers.iter().map(|(number, _)| history.record(*number).ok()).collect();
     let goes = |number: &u64| numbers.iter().any(|(gone, _)| gone == number);
     if held.iter().all(goes) {
         let left = kept_containers(history).unwrap_or_default().into_iter().filter(|kept| {
@@ -208,7 +231,9 @@ pub fn remove(
         storage.remove_snapshots(&history.id(), &numbers, reason)?;
     }
     let store = storage.id()?;
-    for ((number, reason), image) in numbers.iter().zip(images) {
+    for ((number, reason), record) in numbers.iter().zip(records) {
+        let (message, image) =
+            record.map_or((None, None), |record| (record.message, record.image.committed));
         let mut image_removal = None;
         if let (Some(image), Some(docker)) = (&image, docker) {
             match image::remove_own(docker, &store, &image.id, &history.id(), *number) {
@@ -219,6 +244,7 @@ pub fn remove(
         report.removed.push(RemovedState {
             session_id: history.id(),
             snapshot: *number,
+            message,
             reason: *reason,
             image: image.map(|image| image.reference),
             image_removal,
@@ -259,13 +285,15 @@ pub fn cleanup(
         }
         if dry_run {
             for (snapshot, reason) in numbers {
-                let record = history.record(snapshot).ok();
-                let image = record.and_then(|record| record.image.committed);
+                let (message, image) = history
+                    .record(snapshot)
+                    .map_or((None, None), |record| (record.message, record.image.committed));
                 let image = image.map(|image| image.reference);
                 let session_id = history.id();
                 report.removed.push(RemovedState {
                     session_id,
                     snapshot,
+                    message,
                     reason,
                     image,
                     image_removal: None,
@@ -319,7 +347,7 @@ fn too_large(
     let max = policy.max_bytes.filter(|max| left > *max)?;
     Some(format!(
         "snapshots of containers take {left} bytes, over the limit of {max} (max_storage_gb): the \
-         newest and pinned ones stay, and no other is worth removing"
+         newest, pinned ones and names that outlive them stay, and no other is worth removing"
     ))
 }
 

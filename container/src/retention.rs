@@ -1,11 +1,17 @@
 //! Which snapshots of containers go: a policy, and what follows from it.
 //!
 //! Pure: from facts about snapshots and a time to a list of those that go, each with the reason, in
-//! order. First age, then count, then bytes; of equals the oldest goes first. The newest snapshot
-//! of a container goes by age or for space alone with all the others of its container. The newest
-//! of all goes by age alone, because somebody may be about to need it. Where it and pinned sessions
-//! are over the limit of space by themselves, nothing goes for space: it would not help. Pinned
-//! sessions lose nothing.
+//! order. Limits come in this order: age, safety snapshots, count, bytes. Always true:
+//!
+//! - The least [worth](SnapshotWorth) goes first; of equals the oldest.
+//! - A snapshot that is worth keeping stays as long as its container holds one that nono made by
+//!   itself. A limit of age takes both when all of the container are too old.
+//! - The newest snapshot of a container goes by age or for space alone with all the others of its
+//!   container. One that nono made by itself goes before others that are worth keeping.
+//! - The newest of all goes by age alone, because a user may be about to need it. Where it, pinned
+//!   sessions and what outlives it are over the limit of space by themselves, nothing goes for
+//!   space: it would not help.
+//! - Pinned sessions lose nothing.
 
 use std::collections::BTreeMap;
 
@@ -37,6 +43,29 @@ impl Default for ContainerPolicy {
     }
 }
 
+/// Most snapshots of one container that restores took for safety, where snapshots have a limit.
+pub const MAX_SAFETY_SNAPSHOTS: u64 = 3;
+
+/// The worth of a snapshot beside others of its container, ascending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SnapshotWorth {
+    /// A restore took it for safety.
+    Safety,
+    /// A run or an action of an agent took it, and gave it no name.
+    Automatic,
+    /// A user asked for it, and gave it no name.
+    Unnamed,
+    /// It has a name, or the last restore was made from it.
+    Kept,
+}
+
+impl SnapshotWorth {
+    /// Whether nono made the snapshot by itself, or a run or an action of an agent.
+    pub fn is_own_made(self) -> bool {
+        matches!(self, Self::Safety | Self::Automatic)
+    }
+}
+
 /// The facts that the policy looks at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotFacts {
@@ -50,6 +79,8 @@ pub struct SnapshotFacts {
     pub bytes: u64,
     /// Whether its session is pinned.
     pub is_pinned: bool,
+    /// Its worth.
+    pub worth: SnapshotWorth,
 }
 
 /// A snapshot that goes.
@@ -69,6 +100,8 @@ pub struct ExpiredSnapshot {
 pub enum SnapshotExpiry {
     /// It is too old.
     TooOld,
+    /// Its container has more than [`MAX_SAFETY_SNAPSHOTS`] that restores took for safety.
+    TooManyForSafety,
     /// Its container has too many.
     TooManyOfContainer,
     /// There are too many in all.
@@ -82,7 +115,12 @@ impl ContainerPolicy {
     pub fn expired(&self, snapshots: &[SnapshotFacts], now: Timestamp) -> Vec<ExpiredSnapshot> {
         let mut order: Vec<&SnapshotFacts> = snapshots.iter().collect();
         order.sort_by(|a, b| {
-            (a.taken, &a.session_id, a.number).cmp(&(b.taken, &b.session_id, b.number))
+            (a.worth, a.taken, &a.session_id, a.number).cmp(&(
+                b.worth,
+                b.taken,
+                &b.session_id,
+                b.number,
+            ))
         });
         let mut left: BTreeMap<&str, Vec<&SnapshotFacts>> = BTreeMap::new();
         for facts in &order {
@@ -92,40 +130,47 @@ impl ContainerPolicy {
             held.sort_by_key(|facts| facts.number);
         }
         // One from the future is not newer than one of now: a clock was wrong.
-        let newest = order.iter().max_by_key(|facts| (facts.taken <= now, facts.taken)).copied();
+        let by_time = |a: &&SnapshotFacts, b: &&SnapshotFacts| {
+            let (a_is_past, b_is_past) = (a.taken <= now, b.taken <= now);
+            (a_is_past, a.taken, &a.session_id, a.number).cmp(&(
+                b_is_past,
+                b.taken,
+                &b.session_id,
+                b.number,
+            ))
+        };
+        let newest = order.iter().copied().max_by(by_time);
         let bytes = snapshots.iter().map(|facts| facts.bytes).sum();
         let mut going = Going { left, expired: Vec::new(), bytes };
-        for facts in order.iter().filter(|facts| !facts.is_pinned) {
-            if self.max_age.is_some_and(|max| now.duration_since(facts.taken) > max)
-                && going.may_go(facts, |other| {
-                    self.max_age.is_some_and(|max| now.duration_since(other.taken) > max)
-                })
-            {
-                going.remove(facts, SnapshotExpiry::TooOld);
-            }
-        }
-        for facts in order.iter().filter(|facts| !facts.is_pinned) {
+        order.retain(|facts| !facts.is_pinned);
+        let is_old = |facts: &SnapshotFacts| {
+            self.max_age.is_some_and(|max| now.duration_since(facts.taken) > max)
+        };
+        going.remove_while(&order, SnapshotExpiry::TooOld, |going, facts| {
+            let may_go = going.is_older(facts) && !going.is_outlived_by_own_made(facts);
+            is_old(facts) && (may_go || going.of(&facts.session_id).iter().all(|it| is_old(it)))
+        });
+        let max_for_safety = self.max_per_container.map(|max| max.clamp(1, MAX_SAFETY_SNAPSHOTS));
+        going.remove_while(&order, SnapshotExpiry::TooManyForSafety, |going, facts| {
+            facts.worth == SnapshotWorth::Safety
+                && going.is_older(facts)
+                && max_for_safety.is_some_and(|max| going.count_for_safety(facts) > max)
+        });
+        going.remove_while(&order, SnapshotExpiry::TooManyOfContainer, |going, facts| {
             let count = going.count_of(&facts.session_id);
-            if self.max_per_container.is_some_and(|max| count > max.max(1)) && going.is_older(facts)
-            {
-                going.remove(facts, SnapshotExpiry::TooManyOfContainer);
-            }
-        }
-        let stays = |facts: &SnapshotFacts| facts.is_pinned || newest == Some(facts);
-        for facts in order.iter().filter(|facts| !stays(facts)) {
-            if self.max_snapshots.is_some_and(|max| going.count() > max) && going.may_go_last(facts)
-            {
-                going.remove(facts, SnapshotExpiry::TooMany);
-            }
-        }
-        let staying = order.iter().filter(|facts| going.is_held(facts) && stays(facts));
-        let least_bytes: u64 = staying.map(|facts| facts.bytes).sum();
+            self.max_per_container.is_some_and(|max| count > max.max(1))
+                && going.is_older(facts)
+                && !going.is_outlived_by_own_made(facts)
+        });
+        order.retain(|facts| newest != Some(facts));
+        going.remove_while(&order, SnapshotExpiry::TooMany, |going, facts| {
+            self.max_snapshots.is_some_and(|max| going.count() > max) && going.may_go_last(facts)
+        });
+        let least_bytes = going.least_bytes(|facts| facts.is_pinned || newest == Some(facts));
         let max_bytes = self.max_bytes.filter(|max| least_bytes <= *max);
-        for facts in order.iter().filter(|facts| !stays(facts)) {
-            if max_bytes.is_some_and(|max| going.bytes > max) && going.may_go_last(facts) {
-                going.remove(facts, SnapshotExpiry::TooLarge);
-            }
-        }
+        going.remove_while(&order, SnapshotExpiry::TooLarge, |going, facts| {
+            max_bytes.is_some_and(|max| going.bytes > max) && going.may_go_last(facts)
+        });
         going.expired
     }
 }
@@ -160,15 +205,52 @@ impl<'a> Going<'a> {
         self.is_held(facts) && held.last().is_some_and(|last| last.number != facts.number)
     }
 
-    /// Whether it is no newest one, or all of its container go for the same reason.
-    fn may_go(&self, facts: &SnapshotFacts, goes: impl Fn(&SnapshotFacts) -> bool) -> bool {
-        self.is_older(facts)
-            || (self.is_held(facts) && self.of(&facts.session_id).iter().all(|held| goes(held)))
+    fn count_for_safety(&self, facts: &SnapshotFacts) -> u64 {
+        let held = self.of(&facts.session_id).iter();
+        held.filter(|held| held.worth == SnapshotWorth::Safety).count() as u64
     }
 
-    /// Whether it is no newest one, or the only one left of its container.
+    /// Whether its container holds a snapshot that has to go before it.
+    fn is_outlived_by_own_made(&self, facts: &SnapshotFacts) -> bool {
+        facts.worth == SnapshotWorth::Kept
+            && self.of(&facts.session_id).iter().any(|held| held.worth.is_own_made())
+    }
+
+    /// Whether it is no newest one, or the only one left of its container, or has to go before the
+    /// others.
     fn may_go_last(&self, facts: &SnapshotFacts) -> bool {
-        self.is_older(facts) || (self.is_held(facts) && self.count_of(&facts.session_id) == 1)
+        let mut others = self.of(&facts.session_id).iter().filter(|held| **held != facts);
+        let gives_way = facts.worth.is_own_made() || self.count_of(&facts.session_id) == 1;
+        (self.is_older(facts) && !self.is_outlived_by_own_made(facts))
+            || (gives_way && others.all(|held| held.worth == SnapshotWorth::Kept))
+    }
+
+    /// Bytes of the snapshots that stay whatever the limit of space, and of those that outlive
+    /// them.
+    fn least_bytes(&self, stays: impl Fn(&SnapshotFacts) -> bool) -> u64 {
+        let of_container = |held: &Vec<&SnapshotFacts>| -> u64 {
+            let keeps = held.iter().any(|facts| stays(facts) && facts.worth.is_own_made());
+            let staying = held
+                .iter()
+                .filter(|facts| stays(facts) || (keeps && facts.worth == SnapshotWorth::Kept));
+            staying.map(|facts| facts.bytes).sum()
+        };
+        self.left.values().map(of_container).sum()
+    }
+
+    /// Removes the first one that goes, and looks again.
+    fn remove_while(
+        &mut self,
+        order: &[&'a SnapshotFacts],
+        reason: SnapshotExpiry,
+        goes: impl Fn(&Self, &SnapshotFacts) -> bool,
+    ) {
+        let next = |going: &Self| {
+            order.iter().find(|facts| going.is_held(facts) && goes(going, facts)).copied()
+        };
+        while let Some(facts) = next(self) {
+            self.remove(facts, reason);
+        }
     }
 
     fn remove(&mut self, facts: &'a SnapshotFacts, reason: SnapshotExpiry) {
@@ -192,6 +274,7 @@ mod tests {
             taken: now - SignedDuration::from_hours(hours_ago),
             bytes: 10,
             is_pinned: false,
+            worth: SnapshotWorth::Unnamed,
         }
     }
 
@@ -255,5 +338,88 @@ mod tests {
         all[0].taken = now + SignedDuration::from_hours(5);
         let expired = policy.expired(&all, now);
         assert!(expired.iter().all(|gone| gone.session_id != "c"), "{expired:?}");
+    }
+
+    use SnapshotWorth::{Automatic, Kept, Safety, Unnamed};
+
+    /// Snapshots of one container, oldest first, the last one an hour old.
+    fn of_worth(session: &str, worths: &[SnapshotWorth], now: Timestamp) -> Vec<SnapshotFacts> {
+        let numbered = (0..).zip(worths);
+        let facts = numbered.map(|(number, worth)| {
+            let hours_ago = (worths.len() as u64 - number) as i64;
+            SnapshotFacts { worth: *worth, ..at(session, number, hours_ago, now) }
+        });
+        facts.collect()
+    }
+
+    #[test]
+    fn safety_snapshots_have_a_small_limit_and_the_least_worth_goes_first() {
+        let now = Timestamp::now();
+        let limits =
+            |max_per_container| ContainerPolicy { max_per_container, ..ContainerPolicy::default() };
+        let ten = [vec![Kept], vec![Safety; 10], vec![Unnamed]].concat();
+        for (limit, worths, expected) in [
+            (Some(10), &ten[..], &[1, 2, 3, 4, 5, 6, 7][..]),
+            (None, &ten, &[]),
+            (Some(3), &[Unnamed, Automatic, Kept, Safety, Unnamed], &[3, 1]),
+            (Some(2), &[Kept, Unnamed, Kept, Unnamed], &[1, 0]),
+            // One over the limit: the newest stays, and a name is no less than it.
+            (Some(2), &[Kept, Kept, Automatic], &[]),
+            (Some(2), &[Kept, Kept, Automatic, Automatic], &[2]),
+            (Some(1), &[Kept, Safety], &[]),
+            (Some(1), &[Kept, Safety, Safety, Safety, Kept], &[1, 2, 3, 0]),
+        ] {
+            let expired = limits(limit).expired(&of_worth("a", worths, now), now);
+            let numbers: Vec<u64> = expired.iter().map(|gone| gone.number).collect();
+            assert_eq!(numbers, expected, "{limit:?} {worths:?}");
+        }
+    }
+
+    /// Every history of up to five snapshots, beside another one, under every limit.
+    #[test]
+    fn no_limit_takes_a_name_before_what_nono_made_by_itself() {
+        let now = Timestamp::now();
+        let none = ContainerPolicy {
+            max_age: None,
+            max_per_container: None,
+            max_snapshots: None,
+            max_bytes: None,
+        };
+        let policies = (1..5).flat_map(|limit| {
+            let max_age = Some(SignedDuration::from_hours(limit));
+            [
+                ContainerPolicy { max_age, ..none },
+                ContainerPolicy { max_per_container: Some(limit as u64), ..none },
+                ContainerPolicy { max_snapshots: Some(limit as u64), ..none },
+                ContainerPolicy { max_bytes: Some(10 * limit as u64), ..none },
+            ]
+        });
+        let policies: Vec<_> = policies.collect();
+        let worths = [Safety, Automatic, Unnamed, Kept];
+        for (length, code) in (1..=5).flat_map(|n| (0..4_usize.pow(n)).map(move |code| (n, code))) {
+            let chosen: Vec<_> = (0..length).map(|at| worths[code / 4_usize.pow(at) % 4]).collect();
+            let mut all = of_worth("a", &chosen, now);
+            all.extend(of_worth("b", &[Safety, Kept], now - SignedDuration::from_mins(90)));
+            for policy in &policies {
+                let expired = policy.expired(&all, now);
+                let is_gone = |facts: &SnapshotFacts| {
+                    let key = (&*facts.session_id, facts.number);
+                    expired.iter().any(|gone| (&*gone.session_id, gone.number) == key)
+                };
+                for session in ["a", "b"] {
+                    let of_session = || all.iter().filter(|facts| facts.session_id == session);
+                    let name_goes = of_session().any(|it| is_gone(it) && it.worth == Kept);
+                    let own_stays = of_session().any(|it| !is_gone(it) && it.worth.is_own_made());
+                    assert!(!name_goes || !own_stays, "{policy:?} {chosen:?} {expired:?}");
+                }
+                let newest = all.iter().max_by_key(|facts| facts.taken);
+                assert!(policy.max_age.is_some() || !newest.is_some_and(is_gone), "{chosen:?}");
+                // No limit of all is missed by more than one, except by what outlives the newest.
+                let left: Vec<_> = all.iter().filter(|facts| !is_gone(facts)).collect();
+                let outlives = left.iter().filter(|facts| facts.worth == Kept).count() as u64;
+                let max = policy.max_snapshots.unwrap_or(u64::MAX);
+                assert!((left.len() as u64) <= max.max(outlives + 1), "{policy:?} {chosen:?}");
+            }
+        }
     }
 }

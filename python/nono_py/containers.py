@@ -325,8 +325,10 @@ class ContainerSnapshots:
         max_bytes: Optional[int] = 10 << 30,
         dry_run: bool = False,
     ) -> Mapping[str, Any]:
-        """Removes snapshots over a limit: by age first, then by count, then by bytes, oldest first.
+        """Removes snapshots over a limit: by age first, then by count, then by bytes.
 
+        Safety snapshots of restores go first, then those of runs and actions, then others without a
+        message; of equals the oldest. Of each container at most 3 safety snapshots stay.
         ``None`` is no limit. Images of removed snapshots go, too. So do containers that a restore put
         aside longer than ``max_age`` ago, each after a snapshot of it. ``dry_run=True`` only lists. The
         result is the report of ``nono container cleanup --json``.

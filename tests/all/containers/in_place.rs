@@ -469,3 +469,39 @@ fn a_volume_without_room_for_its_files_is_not_cleared_and_the_way_back_needs_non
     leave_free(daemon, 8 << 20, 700);
     is_refused(&scene, &id, "inodes");
 }
+
+/// Ten restores take ten safety snapshots. They have a limit of their own and go first.
+#[test]
+fn safety_snapshots_evict_no_snapshot_with_a_name() {
+    let Some(daemon) = daemon() else { return };
+    let scene = Scene::new(daemon, &[]);
+    let name = &*scene.container.name;
+    let nono = |arguments: &[&str]| daemon.nono(&scene.fixture, arguments).success();
+    let taken = nono(&["container", "snapshot", name, "--no-image", "-m", "KNOWN GOOD", "--json"]);
+    let session = taken.json()["session_id"].as_str().unwrap().to_owned();
+    daemon.run(&["stop", name]);
+    let (first, last) = (format!("{session}/0"), format!("{session}/11"));
+    for _ in 0..10 {
+        in_place(&scene, &first, &[]).success();
+    }
+    let told = nono(&["container", "snapshot", name, "--no-image"]);
+    for number in 1..8 {
+        let gone = format!("removed {session}/{number} \"before the restore of {first}\": ");
+        assert!(told.stderr.contains(&gone), "{gone}: {}", told.stderr);
+    }
+    let numbers = |told: &Finished| -> Vec<u64> {
+        let list = told.json();
+        let snapshots = list[0]["snapshots"].as_array().unwrap().iter();
+        snapshots.map(|one| one["snapshot"].as_u64().unwrap()).collect()
+    };
+    let list = nono(&["container", "list", name, "--json"]);
+    assert_eq!(numbers(&list), [0, 8, 9, 10, 11], "{}", list.stdout);
+    // A name that goes is named.
+    let limit = ["container", "cleanup", "--max-per-container", "1"];
+    for (more, verb) in [(&["--dry-run"][..], "would remove"), (&[], "removed")] {
+        let told = nono(&[&limit[..], more].concat());
+        let gone = format!("{verb} {first} \"KNOWN GOOD\": too many of its container");
+        assert!(told.stdout.contains(&gone), "{gone}: {}", told.stdout);
+    }
+    in_place(&scene, &last, &[]).success();
+}

@@ -16,7 +16,8 @@ use crate::cli::progress::Bar;
 use crate::config::ContainerLimits;
 use nono_container::restore::{CleanupReport, KeptOutcome, KeptReport, RestoreError, clean_all};
 use nono_container::{
-    ContainerPolicy, ImageRemoval, LocalStorage, RemovalReport, SnapshotExpiry, cleanup,
+    ContainerPolicy, ImageRemoval, LocalStorage, RemovalReport, RemovedState, SnapshotExpiry,
+    cleanup,
 };
 use nono_engine::path_text::Shown;
 
@@ -119,24 +120,32 @@ fn print_kept(kept: &KeptReport, is_dry_run: bool, context: &Context) -> std::io
 fn reason(reason: SnapshotExpiry) -> &'static str {
     match reason {
         SnapshotExpiry::TooOld => "too old (max_age_days)",
+        SnapshotExpiry::TooManyForSafety => "too many that restores took for safety",
         SnapshotExpiry::TooManyOfContainer => "too many of its container (max_per_container)",
         SnapshotExpiry::TooMany => "too many in all (max_snapshots)",
         SnapshotExpiry::TooLarge => "they take too much space (max_storage_gb)",
     }
 }
 
+/// A snapshot that is gone, or would be: its id, its message, and the reason.
+pub(super) fn removal_line(state: &RemovedState, verb: &str) -> String {
+    let RemovedState { session_id, snapshot, message, .. } = state;
+    let message = message.as_ref().map(|text| format!(" \"{}\"", Shown::bytes(text.as_bytes())));
+    let why = state.reason.map(|why| format!(": {}", reason(why))).unwrap_or_default();
+    let image = match state.image_removal {
+        Some(ImageRemoval::InUse) => "; a container uses its image, which stays",
+        Some(ImageRemoval::NotOurs) => "; its image is not one of ours, and stays",
+        Some(ImageRemoval::Removed) => " and its image",
+        Some(ImageRemoval::Missing) | None => "",
+    };
+    format!("{verb} {session_id}/{snapshot}{}{image}{why}", message.unwrap_or_default())
+}
+
 pub(super) fn print_removed(report: &RemovalReport, context: &Context) -> Result<(), CliError> {
     let mut out = context.out_done(report.dry_run);
     let verb = if report.dry_run { "would remove" } else { "removed" };
     for state in &report.removed {
-        let why = state.reason.map(|why| format!(": {}", reason(why))).unwrap_or_default();
-        let image = match state.image_removal {
-            Some(ImageRemoval::InUse) => "; a container uses its image, which stays",
-            Some(ImageRemoval::NotOurs) => "; its image is not one of ours, and stays",
-            Some(ImageRemoval::Removed) => " and its image",
-            Some(ImageRemoval::Missing) | None => "",
-        };
-        writeln!(out, "{verb} {}/{}{image}{why}", state.session_id, state.snapshot)?;
+        writeln!(out, "{}", removal_line(state, verb))?;
     }
     let is_of_state = |id: &&String| report.removed.iter().any(|state| state.session_id == **id);
     for id in report.sessions_removed.iter().filter(|id| !is_of_state(id)) {

@@ -117,9 +117,8 @@ fn keep_within_limits(storage: &LocalStorage, docker: &Docker, context: &Context
     });
     match cleaned {
         Ok(RemovalReport { removed, problems, .. }) => {
-            if !removed.is_empty() {
-                let count = removed.len();
-                context.say(format_args!("{count} old container snapshots over a limit are gone"));
+            for state in &removed {
+                context.say(super::cleanup::removal_line(state, "removed"));
             }
             problems.iter().for_each(|problem| context.warn(problem));
         }
