@@ -4,20 +4,26 @@
 //! container added comes in one stream with everything in it. Of a directory that the image has,
 //! only the attributes are read, and each listed path in it by itself. What lies on a mount is no
 //! part of the container's own files.
+//!
+//! The engine's streams have no sockets. A listed path that its stream lacks is looked at by
+//! itself. A socket is recorded with its mode and time; the engine does not tell its owner.
+//! Anything else is left out, and named.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bollard::models::ChangeType;
+use bollard::query_parameters::ContainerArchiveInfoOptions;
+use jiff::Timestamp;
 
 use super::CHANGES_PATH;
 use super::docker::{Docker, Patience};
 use super::error::ContainerError;
 use super::record::{ChangedFiles, MountRecord};
-use super::tar_tree::{self, Sink, TarTree, assemble};
+use super::tar_tree::{self, Reading, Sink, assemble};
 use super::volumes::Parts;
 use nono_engine::byte_path;
 use nono_engine::manifest::{NotCaptured, NotCapturedReason, Totals};
-use nono_engine::object::{Attributes, Node, is_name};
+use nono_engine::object::{Attributes, FileTime, Node, is_name};
 use nono_engine::path_text::to_path;
 use nono_engine::sys;
 
@@ -27,6 +33,8 @@ pub(super) struct Changes {
     pub(super) attributes: Attributes,
     pub(super) node: Node,
     pub(super) listed: ChangedFiles,
+    /// Whether there are sockets, whose owners the engine does not tell.
+    pub(super) has_sockets: bool,
     pub(super) parts: Parts,
 }
 
@@ -92,10 +100,14 @@ pub(super) fn capture(
     collected.add(b"", false)?;
     let mut whole: Option<Vec<u8>> = None;
     for (path, is_added) in &changed {
+        let is_unnamed = path.windows(UNKNOWN.len()).any(|part| part == UNKNOWN);
         if whole.as_ref().is_some_and(|whole| byte_path::is_in(path, whole)) {
+            if !is_unnamed {
+                collected.add_missing(path)?;
+            }
             continue;
         }
-        if path.windows(UNKNOWN.len()).any(|part| part == UNKNOWN) {
+        if is_unnamed {
             collected.add_unnamed(path, *is_added)?;
             continue;
         }
@@ -121,46 +133,114 @@ fn as_listed(path: &[u8]) -> Vec<u8> {
     listed
 }
 
+/// The path of a changed file in the snapshot.
+fn in_changes(path: &[u8]) -> Vec<u8> {
+    if path.is_empty() {
+        CHANGES_PATH.as_bytes().to_vec()
+    } else {
+        byte_path::join(CHANGES_PATH.as_bytes(), path)
+    }
+}
+
 struct Collected<'a> {
     docker: &'a Docker,
     container_id: &'a str,
     sink: &'a Sink<'a>,
+    /// By path; a directory has the empty tree until the end.
     entries: BTreeMap<Vec<u8>, (Attributes, Node)>,
+    has_sockets: bool,
     parts: Parts,
 }
+
+/// A socket in a mode as the engine tells it, which is a `FileMode` of Go.
+const GO_SOCKET: u32 = 1 << 24;
+/// The bits of such a mode above the permissions, and those of Linux.
+const GO_MODES: [(u32, u16); 3] = [(1 << 23, 0o4000), (1 << 22, 0o2000), (1 << 20, 0o1000)];
 
 impl<'a> Collected<'a> {
     fn new(docker: &'a Docker, container_id: &'a str, sink: &'a Sink<'a>) -> Self {
         let (entries, parts) = (BTreeMap::new(), Parts::default());
-        Self { docker, container_id, sink, entries, parts }
+        Self { docker, container_id, sink, entries, has_sockets: false, parts }
     }
 
     /// Adds a path, with everything below it if `whole`. `false`: it is gone meanwhile.
     fn add(&mut self, path: &[u8], whole: bool) -> Result<bool, ContainerError> {
         let absolute = format!("/{}", String::from_utf8_lossy(path));
         let stream = self.docker.archive(self.container_id, &absolute);
-        let read = match whole {
-            true => tar_tree::read(stream, self.sink, &|_| true),
-            false => tar_tree::read_top(stream, self.sink),
-        };
-        let tree = match read.map_err(|error| error.of(self.container_id, &absolute)) {
-            Ok(tree) => tree,
+        let read = tar_tree::read_each(stream, self.sink, &|_| whole);
+        match read.map_err(|error| error.of(self.container_id, &absolute)) {
+            Ok(read) if read.entries.is_empty() && read.left_out.is_empty() && !path.is_empty() => {
+                self.add_missing(path)?;
+                return Ok(self.entries.contains_key(path));
+            }
+            Ok(read) => self.merge(read, path),
             Err(error) if error.is_not_found() && !path.is_empty() => return Ok(false),
             Err(error) => return Err(error),
-        };
-        let TarTree { attributes, node, links, totals } = tree;
-        self.parts.add_totals(&totals);
-        let root = byte_path::join(CHANGES_PATH.as_bytes(), path);
-        let root = if path.is_empty() { CHANGES_PATH.as_bytes().to_vec() } else { root };
-        for group in links {
-            let absolute = group.iter().map(|name| match name.is_empty() {
-                true => root.clone(),
-                false => byte_path::join(&root, name),
-            });
-            self.parts.links.push(absolute.map(Vec::into_boxed_slice).collect());
         }
-        self.entries.insert(path.to_vec(), (attributes, node));
         Ok(true)
+    }
+
+    /// Adds what a stream of the path `above` gave.
+    fn merge(&mut self, read: Reading<'_>, above: &[u8]) {
+        self.parts.add_totals(&read.totals);
+        let in_container = |path: &[u8]| {
+            if path.is_empty() { above.to_vec() } else { byte_path::join(above, path) }
+        };
+        let in_snapshot = |path: &[u8]| in_changes(&in_container(path));
+        for (first, more) in read.links {
+            let names = [first].into_iter().chain(more);
+            self.parts.links.push(names.map(|name| in_snapshot(&name).into()).collect());
+        }
+        for (path, reason) in read.left_out {
+            self.parts.not_captured.push(tar_tree::left_out_at(&in_snapshot(&path), reason));
+        }
+        for (path, entry) in read.entries {
+            self.entries.entry(in_container(&path)).or_insert(entry);
+        }
+    }
+
+    /// Adds a listed path that its stream lacks, unless it is known or gone.
+    fn add_missing(&mut self, path: &[u8]) -> Result<(), ContainerError> {
+        let (parent, _) = byte_path::split(path);
+        if self.entries.contains_key(path) || !self.entries.contains_key(parent) {
+            return Ok(());
+        }
+        let absolute = format!("/{}", String::from_utf8_lossy(path));
+        let snapshot_path = in_changes(path);
+        let options = ContainerArchiveInfoOptions { path: absolute.clone() };
+        let request =
+            self.docker.client().get_container_archive_info(self.container_id, Some(options));
+        let operation = format_args!("look at {absolute} of container {}", self.container_id);
+        let found = match self.docker.call(operation, Patience::Quick, request) {
+            Err(error) if error.is_not_found() => return Ok(()),
+            Err(error @ ContainerError::Refused { .. }) => {
+                let left_out = tar_tree::left_out_at(&snapshot_path, error.to_string());
+                self.parts.not_captured.push(left_out);
+                return Ok(());
+            }
+            found => found?,
+        };
+        if found.file_mode & GO_SOCKET == 0 {
+            let reason = "the engine's stream lacks it".to_owned();
+            self.parts.not_captured.push(tar_tree::left_out_at(&snapshot_path, reason));
+            return Ok(());
+        }
+        let special = GO_MODES.iter().filter(|(bit, _)| found.file_mode & bit != 0);
+        let mode = special.fold((found.file_mode & 0o777) as u16, |mode, (_, bit)| mode | bit);
+        let time = found.modification_time.and_then(|text| text.parse::<Timestamp>().ok());
+        // Streams have whole seconds, too.
+        let seconds = time.map_or(0, |time| time.as_nanosecond().div_euclid(1_000_000_000) as i64);
+        let mtime = FileTime { seconds, nanoseconds: 0 };
+        let attributes = Attributes { mode, mtime, ..Attributes::default() };
+        self.entries.insert(path.to_vec(), (attributes, Node::Socket));
+        self.parts.not_captured.push(NotCaptured {
+            path: to_path(&snapshot_path).to_owned(),
+            reason: NotCapturedReason::Special,
+            state: None,
+        });
+        self.parts.totals.entry_count += 1;
+        self.has_sockets = true;
+        Ok(())
     }
 
     /// Adds what may be meant by a path with a name that the engine's list cannot tell: out of the
@@ -178,27 +258,12 @@ impl<'a> Collected<'a> {
         let stream = self.docker.archive(self.container_id, &absolute);
         let failed = |error: tar_tree::TarError| error.of(self.container_id, &absolute);
         let read = tar_tree::read_each(stream, self.sink, &wants).map_err(failed)?;
-        self.parts.add_totals(&read.totals);
-        let in_container = |path: &[u8]| byte_path::join(&above, path);
-        let in_snapshot = |path: &[u8]| {
-            byte_path::join(CHANGES_PATH.as_bytes(), &in_container(path)).into_boxed_slice()
-        };
-        for (first, more) in read.links {
-            let names = [first].into_iter().chain(more);
-            self.parts.links.push(names.map(|name| in_snapshot(&name)).collect());
-        }
-        let mut is_found = false;
-        for (path, entry) in read.entries.into_iter().filter(|(path, _)| !path.is_empty()) {
-            let path = in_container(&path);
-            is_found |= as_listed(&path) == listed;
-            self.entries.entry(path).or_insert(entry);
-        }
+        let is_meant = |path: &Vec<u8>| as_listed(&byte_path::join(&above, path)) == listed;
+        let is_found = read.entries.keys().any(is_meant);
+        self.merge(read, &above);
         if !is_found {
-            let path = byte_path::join(CHANGES_PATH.as_bytes(), listed);
             let error = "the engine's list does not tell its name".to_owned();
-            let reason = NotCapturedReason::Unreadable { error, is_denied: false };
-            let path = to_path(&path).to_owned();
-            self.parts.not_captured.push(NotCaptured { path, reason, state: None });
+            self.parts.not_captured.push(tar_tree::left_out_at(&in_changes(listed), error));
         }
         Ok(())
     }
@@ -212,6 +277,6 @@ impl<'a> Collected<'a> {
             path: "/".to_owned(),
             reason: "it is empty".to_owned(),
         })?;
-        Ok(Changes { attributes, node, listed, parts: self.parts })
+        Ok(Changes { attributes, node, listed, has_sockets: self.has_sockets, parts: self.parts })
     }
 }

@@ -43,6 +43,7 @@ mod endpoint;
 mod error;
 mod history;
 mod image;
+mod members;
 mod pause;
 mod record;
 mod removal;

@@ -339,6 +339,9 @@ impl Taking<'_> {
                 not_captured.push("owners of the files in volumes".to_owned());
             }
         }
+        if changes.as_ref().is_some_and(|changes| changes.has_sockets) {
+            not_captured.push("owners of the sockets among the changed files".to_owned());
+        }
         // Changed files always come in a stream, in which all belong to the container's user.
         if changes.is_some() && self.docker.is_podman() {
             not_captured.push("owners of the changed files".to_owned());

@@ -3,7 +3,8 @@
 //! The stream begins with the asked path itself; everything after it lies below. It is untrusted:
 //! names are checked, nothing is ever written to a path, and lengths in it decide no allocation.
 //! What a directory of the same contents would give, the stream gives too, in all that it carries:
-//! kinds, contents, owners, modes, whole seconds, hard links, `security.capability`.
+//! kinds, contents, owners, modes, whole seconds, hard links, `security.capability`. A member that
+//! no tree can hold is left out and named; it fails nothing.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Read, Write};
@@ -11,20 +12,20 @@ use std::io::{self, Read, Write};
 use tar::{Entry, EntryType};
 
 use super::error::ContainerError;
+use super::members::{self, Records};
 use nono_engine::byte_path;
-use nono_engine::manifest::Totals;
+use nono_engine::manifest::{NotCaptured, NotCapturedReason, Totals};
 use nono_engine::object::{
     Attributes, ContentHash, Device, FileTime, MAX_PATH_BYTES, MODE_MASK, MidstatesLink, Node,
-    Tree, TreeEntry, Xattrs, is_name,
+    Tree, TreeEntry, is_name,
 };
+use nono_engine::path_text::to_path;
 use nono_engine::progress::Progress;
 use nono_engine::store::{ImportError, ObjectStore, StoreError, Transfer};
 use nono_engine::sys::{Dir, TempFile};
 
 /// Longer contents go through a file without a name, because they may not fit into memory.
 const MAX_MEMORY_BYTES: u64 = 1 << 20;
-/// In front of the name of an extended attribute in a tar archive.
-const XATTR: &[u8] = b"SCHILY.xattr.";
 
 /// Where a stream goes.
 pub(super) struct Sink<'a> {
@@ -42,6 +43,16 @@ pub(super) struct TarTree {
     /// Names of one inode each, relative to the path; empty for the path itself.
     pub(super) links: Vec<Vec<Box<[u8]>>>,
     pub(super) totals: Totals,
+    pub(super) left_out: Vec<LeftOut>,
+}
+
+/// A member that no tree can hold: its path relative to the asked one, and the reason.
+pub(super) type LeftOut = (Vec<u8>, String);
+
+/// A left-out member, by its path in the snapshot.
+pub(super) fn left_out_at(path: &[u8], error: String) -> NotCaptured {
+    let reason = NotCapturedReason::Unreadable { error, is_denied: false };
+    NotCaptured { path: to_path(path).to_owned(), reason, state: None }
 }
 
 /// Why a stream is not taken.
@@ -86,12 +97,6 @@ impl TarError {
     }
 }
 
-/// Reads the attributes and the kind of the asked path, and nothing below it. A directory has no
-/// entries then.
-pub(super) fn read_top(source: impl Read, sink: &Sink<'_>) -> Result<TarTree, TarError> {
-    read(source, sink, &|_| false)
-}
-
 /// Reads the asked path and what lies below it. `wants` says whether a path below, relative to the
 /// asked one, is wanted, and everything below that; asked for each entry. When it wants nothing at
 /// all, the stream ends after the asked path.
@@ -109,12 +114,13 @@ pub(super) fn read_each<'a>(
     sink: &'a Sink<'a>,
     wants: &dyn Fn(&[u8]) -> bool,
 ) -> Result<Reading<'a>, TarError> {
-    let mut archive = tar::Archive::new(source);
+    let (mut archive, last) = members::open(source);
     let mut reading = Reading {
         sink,
         entries: BTreeMap::new(),
         links: HashMap::new(),
         totals: Totals::default(),
+        left_out: Vec::new(),
     };
     let stops_early = !wants(b"");
     for entry in archive.entries()? {
@@ -125,11 +131,12 @@ pub(super) fn read_each<'a>(
         if entry.header().entry_type().is_pax_global_extensions() {
             continue;
         }
-        let relative = relative_path(&entry.path_bytes())?;
+        let records = last.take();
+        let relative = relative_path(&records.path(&entry))?;
         if !relative.is_empty() && !wants(&relative) {
             continue;
         }
-        reading.take(relative, &mut entry)?;
+        reading.take(relative, &mut entry, &records)?;
         if stops_early {
             break;
         }
@@ -167,17 +174,25 @@ pub(super) struct Reading<'a> {
     /// Further names of files, by the first.
     pub(super) links: HashMap<Vec<u8>, Vec<Vec<u8>>>,
     pub(super) totals: Totals,
+    pub(super) left_out: Vec<LeftOut>,
 }
 
 impl Reading<'_> {
-    fn take<R: Read>(&mut self, path: Vec<u8>, entry: &mut Entry<'_, R>) -> Result<(), TarError> {
+    fn take<R: Read>(
+        &mut self,
+        path: Vec<u8>,
+        entry: &mut Entry<'_, R>,
+        records: &Records,
+    ) -> Result<(), TarError> {
         let kind = entry.header().entry_type();
         if kind == EntryType::Link {
-            let target = entry.link_name_bytes().map(|name| name.into_owned()).unwrap_or_default();
+            let target = records.link_name(entry);
             let first = relative_path(&target)?;
             let Some(known) = self.entries.get(&first).cloned() else {
                 let name = String::from_utf8_lossy(&target).into_owned();
-                return Err(TarError::Bad(format!("a hard link to {name:?}, which it lacks")));
+                let reason = format!("it is a hard link to {name:?}, which the stream lacks");
+                self.left_out.push((path, reason));
+                return Ok(());
             };
             self.totals.entry_count += 1;
             if let Node::File { size, .. } = &known.1 {
@@ -188,15 +203,15 @@ impl Reading<'_> {
             self.entries.insert(path, known);
             return Ok(());
         }
-        let attributes = attributes(entry)?;
+        let attributes = attributes(entry, records)?;
         let node = match kind {
             EntryType::Directory => Node::Directory { tree: empty_tree() },
             EntryType::Symlink => {
-                let target = entry.link_name_bytes().map(|name| name.into_owned());
-                let target = target.filter(|target| {
-                    !target.is_empty() && target.len() <= MAX_PATH_BYTES && !target.contains(&0)
-                });
-                let target = target.ok_or_else(|| TarError::Bad("a symlink to nothing".into()))?;
+                let target = records.link_name(entry);
+                if target.is_empty() || target.len() > MAX_PATH_BYTES || target.contains(&0) {
+                    self.left_out.push((path, "it is a symlink to no path".to_owned()));
+                    return Ok(());
+                }
                 Node::Symlink { target: target.into_boxed_slice() }
             }
             EntryType::Fifo => Node::Fifo,
@@ -206,7 +221,8 @@ impl Reading<'_> {
                 self.contents(entry)?
             }
             other => {
-                return Err(TarError::Bad(format!("an entry of an unknown kind {other:?}")));
+                self.left_out.push((path, format!("its kind is unknown: {other:?}")));
+                return Ok(());
             }
         };
         self.totals.entry_count += 1;
@@ -293,7 +309,7 @@ impl Reading<'_> {
         let links = links.into_iter().map(|(first, more)| {
             [first].into_iter().chain(more).map(Vec::into_boxed_slice).collect()
         });
-        Ok(TarTree { attributes, node, links: links.collect(), totals })
+        Ok(TarTree { attributes, node, links: links.collect(), totals, left_out: self.left_out })
     }
 }
 
@@ -360,7 +376,11 @@ fn device<R: Read>(entry: &Entry<'_, R>) -> Result<Device, TarError> {
     Ok(Device { major: major.unwrap_or(0), minor: minor.unwrap_or(0) })
 }
 
-fn attributes<R: Read>(entry: &mut Entry<'_, R>) -> Result<Attributes, TarError> {
+/// The attributes of a member.
+pub(super) fn attributes<R: Read>(
+    entry: &Entry<'_, R>,
+    records: &Records,
+) -> Result<Attributes, TarError> {
     let id = |id: u64| u32::try_from(id).map_err(|_| TarError::Bad(format!("an owner {id}")));
     let header = entry.header();
     let mode = (header.mode()? & u32::from(MODE_MASK)) as u16;
@@ -369,30 +389,22 @@ fn attributes<R: Read>(entry: &mut Entry<'_, R>) -> Result<Attributes, TarError>
     let seconds = header.mtime().ok().and_then(|mtime| i64::try_from(mtime).ok());
     let mut mtime = FileTime { seconds: seconds.unwrap_or(0), nanoseconds: 0 };
     let (mut uid, mut gid) = (id(uid)?, id(gid)?);
-    let mut xattrs = Vec::new();
-    if let Some(extensions) = entry.pax_extensions()? {
-        for extension in extensions {
-            let extension = extension?;
-            let (key, value) = (extension.key_bytes(), extension.value_bytes());
-            let text = || String::from_utf8_lossy(value).into_owned();
-            let invalid =
-                || TarError::Bad(format!("{} {:?}", String::from_utf8_lossy(key), text()));
-            match key {
-                b"uid" => uid = text().parse().map_err(|_| invalid())?,
-                b"gid" => gid = text().parse().map_err(|_| invalid())?,
-                b"mtime" => mtime = time(&text()).ok_or_else(invalid)?,
-                _ => {
-                    if let Some(name) = key.strip_prefix(XATTR) {
-                        xattrs.push((name.into(), value.into()));
-                    }
-                }
-            }
-        }
+    let record =
+        |key: &[u8]| records.get(key).map(|value| String::from_utf8_lossy(value).into_owned());
+    let invalid = |key: &str, text: &str| TarError::Bad(format!("{key} {text:?}"));
+    if let Some(text) = record(b"uid") {
+        uid = text.parse().map_err(|_| invalid("uid", &text))?;
+    }
+    if let Some(text) = record(b"gid") {
+        gid = text.parse().map_err(|_| invalid("gid", &text))?;
+    }
+    if let Some(text) = record(b"mtime") {
+        mtime = time(&text).ok_or_else(|| invalid("mtime", &text))?;
     }
     if [uid, gid].contains(&u32::MAX) {
         return Err(TarError::Bad(format!("an owner {}", u32::MAX)));
     }
-    Ok(Attributes { mode, uid, gid, mtime, xattrs: Xattrs::new(xattrs) })
+    Ok(Attributes { mode, uid, gid, mtime, xattrs: records.xattrs() })
 }
 
 /// Seconds since 1970 with a fraction, as the extensions write them.

@@ -357,6 +357,10 @@ pub(super) fn from_archives(
             .map_err(|error| error.of(container_id, &volume.mount.destination))?;
         parts.add_totals(&tree.totals);
         let root = format!("{VOLUMES_PATH}/{}", volume.name);
+        for (path, reason) in tree.left_out {
+            let path = byte_path::join(root.as_bytes(), &path);
+            parts.not_captured.push(tar_tree::left_out_at(&path, reason));
+        }
         for group in tree.links {
             let absolute = group.iter().map(|path| byte_path::join(root.as_bytes(), path));
             parts.links.push(absolute.map(Vec::into_boxed_slice).collect());

@@ -40,6 +40,8 @@ pub mod layout;
 pub mod manifest;
 pub mod object;
 pub mod path_text;
+#[doc(hidden)]
+pub mod pax;
 pub mod progress;
 pub mod repair;
 pub mod restore;

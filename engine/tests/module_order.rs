@@ -5,9 +5,10 @@ use std::fs;
 use std::path::Path;
 
 /// Each module imports only from those before it; `ARCHITECTURE.md` draws the same order.
-const ORDER: [&str; 23] = [
+const ORDER: [&str; 24] = [
     "path_text",
     "byte_path",
+    "pax",
     "progress",
     "sys",
     "object",

@@ -1,6 +1,5 @@
 //! Reading an archive as a stream.
 
-mod pax;
 mod stream;
 mod verify;
 

@@ -9,7 +9,7 @@ use tar::{EntryType, Header};
 
 use super::super::write::header_of_document;
 use super::super::{ArchiveError, Identities};
-use super::pax::PaxRecords;
+use nono_engine::pax::PaxRecords;
 
 pub(crate) const AGE_MAGIC: &[u8] = b"age-encryption.org/v1";
 const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
@@ -142,7 +142,7 @@ impl<R: Read> Members<R> {
                 let mut records = Vec::new();
                 self.read_to(&mut records, MAX_PAX_BYTES)?;
                 for record in PaxRecords::new(&records) {
-                    match record? {
+                    match record.map_err(|error| ArchiveError::corrupt(error.to_string()))? {
                         (b"path", value) => path = Some(value.to_vec()),
                         (b"size", value) => {
                             let value = std::str::from_utf8(value).ok();

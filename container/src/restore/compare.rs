@@ -8,18 +8,16 @@ use std::io::Read;
 
 use super::RestoreError;
 use super::contents::{Contents, is_special};
-use crate::{ContainerError, Docker};
+use crate::{ContainerError, Docker, members, tar_tree};
 use nono_engine::byte_path;
 use nono_engine::diff::EntryState;
 use nono_engine::object::{Attributes, ContentHash, Hasher, Node, Xattrs};
 use nono_engine::path_text::Shown;
 use nono_engine::progress::Progress;
-use nono_engine::sys::{Device, Dir, FileKind, FileTime, Stat, read_full_at};
+use nono_engine::sys::{Device, Dir, FileKind, Stat, read_full_at};
 
 /// The one extended attribute that a tar stream of the engine has.
 const CAPABILITY: &[u8] = b"security.capability";
-/// The name of extended attributes in the records of a tar stream.
-const PAX_XATTR: &[u8] = b"SCHILY.xattr.";
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// The expected entries that were not found yet.
@@ -256,14 +254,15 @@ pub(super) fn archive(
             .into(),
         }
     };
-    let mut stream = tar::Archive::new(docker.archive(container, path));
+    let asked = path;
+    let (mut stream, last) = members::open(docker.archive(container, path));
     for entry in stream.entries().map_err(bad)? {
         let mut entry = entry.map_err(bad)?;
         if progress.is_cancelled() {
             return Err(RestoreError::Cancelled);
         }
-        let path = below_first(&entry.path_bytes());
-        let target = |entry: &tar::Entry<'_, _>| entry.link_name_bytes().map(|t| t.into_owned());
+        let records = last.take();
+        let path = below_first(&records.path(&entry));
         let kind = match entry.header().entry_type() {
             tar::EntryType::Regular | tar::EntryType::Continuous | tar::EntryType::GNUSparse => {
                 let mut hasher = Hasher::new();
@@ -279,41 +278,18 @@ pub(super) fn archive(
                 }
                 Kind::File(size, hasher.finish())
             }
-            tar::EntryType::Link => Kind::Link(below_first(&target(&entry).unwrap_or_default())),
+            tar::EntryType::Link => Kind::Link(below_first(&records.link_name(&entry))),
             tar::EntryType::Directory => Kind::Directory,
-            tar::EntryType::Symlink => Kind::Symlink(target(&entry).unwrap_or_default()),
+            tar::EntryType::Symlink => Kind::Symlink(records.link_name(&entry)),
             tar::EntryType::Fifo => Kind::Fifo,
             _ => Kind::Other,
         };
-        let attributes = attributes(&mut entry).map_err(bad)?;
+        let attributes = tar_tree::attributes(&entry, &records)
+            .map_err(|error| RestoreError::from(error.of(container, asked)))?;
         progress.advance(1, 0);
         expected.found(&path, &Found { kind, attributes })?;
     }
     expected.finish().map(drop)
-}
-
-fn attributes<R: Read>(entry: &mut tar::Entry<'_, R>) -> std::io::Result<Attributes> {
-    let mut xattrs = Vec::new();
-    if let Some(records) = entry.pax_extensions()? {
-        for record in records {
-            let record = record?;
-            if let Some(name) = record.key_bytes().strip_prefix(PAX_XATTR) {
-                xattrs.push((name.into(), record.value_bytes().into()));
-            }
-        }
-    }
-    let header = entry.header();
-    let number = |value: u64| u32::try_from(value).map_err(std::io::Error::other);
-    Ok(Attributes {
-        mode: (header.mode()? & 0o7777) as u16,
-        uid: number(header.uid()?)?,
-        gid: number(header.gid()?)?,
-        mtime: FileTime {
-            seconds: i64::try_from(header.mtime()?).map_err(std::io::Error::other)?,
-            nanoseconds: 0,
-        },
-        xattrs: Xattrs::new(xattrs),
-    })
 }
 
 /// The path without its first component, which is the name of the volume's directory.

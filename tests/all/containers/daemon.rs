@@ -395,6 +395,20 @@ impl Container {
         Self::made(daemon, IMAGE, "run", name, options, command)
     }
 
+    /// The root directory of the running container, as its process sees it: through `/proc`, with a
+    /// number of the process that is ours and not that of the engine's namespace.
+    #[track_caller]
+    pub fn root(&self) -> PathBuf {
+        let found = self.daemon.inspect(&self.name);
+        let list = format!("*{}*/cgroup.procs", found["Id"].as_str().unwrap());
+        let mut find = Command::new("find");
+        let lists = find.args(["/sys/fs/cgroup", "-path", &list]).output().unwrap().stdout;
+        let lists = String::from_utf8(lists).unwrap();
+        let numbers = lists.lines().filter_map(|list| fs::read_to_string(list).ok());
+        let number = numbers.filter_map(|text| Some(text.lines().next()?.to_owned())).next();
+        PathBuf::from(format!("/proc/{}/root", number.expect("a process of the container")))
+    }
+
     /// A container that was created and never started.
     #[track_caller]
     pub fn create(daemon: &'static Daemon, name: &str, options: &[&str]) -> Self {

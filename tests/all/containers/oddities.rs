@@ -1,7 +1,13 @@
 //! Snapshots of containers that are not plain: shared volumes, odd names, mappings, foreign images.
 
+use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::process::Stdio;
 
+use nono_container::{ContainerHistory, LocalStorage};
+use nono_engine::object::{ContentHash, Device, Node, TreeEntry};
+use nono_engine::store::read_tree;
+use rustix::fs::{CWD, FileType, Mode, XattrFlags};
 use serde_json::Value;
 
 use super::daemon::{Container, Daemon, daemon};
@@ -410,4 +416,135 @@ fn a_volume_that_binds_a_directory_is_captured_while_its_container_is_stopped() 
     }
     drop(container);
     daemon.run(&["volume", "rm", &volume]);
+}
+
+const CAPABILITY: &str = "security.capability";
+
+/// Rights 1 and 3 of a program. Their byte is the end of a line.
+const RIGHTS: [u8; 20] = [1, 0, 0, 2, 10, 0, 0, 0, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+
+/// Makes a member of a kind that few programs make.
+type Make = fn(&Path);
+
+fn node(path: &Path, kind: FileType) {
+    let device = rustix::fs::makedev(1, 7);
+    rustix::fs::mknodat(CWD, path, kind, Mode::from_raw_mode(0o640), device).unwrap();
+}
+
+fn is_file(entry: &TreeEntry, bytes: &[u8]) -> bool {
+    let (size, hash) = (bytes.len() as u64, ContentHash::of(bytes));
+    matches!(entry.node, Node::File { size: s, hash: h, .. } if (s, h) == (size, hash))
+}
+
+fn long_name() -> String {
+    format!("{}\n7 a=b\nend", "n".repeat(150))
+}
+
+fn long_target() -> String {
+    format!("{}\n7 a=b\nend", "t/".repeat(100))
+}
+
+/// Whether an entry of a tree is such a member.
+type IsRight = fn(&TreeEntry) -> bool;
+
+fn odd_members() -> Vec<(String, Make, IsRight)> {
+    vec![
+        (
+            "socket".to_owned(),
+            |path| {
+                UnixListener::bind(path).unwrap();
+                rustix::fs::chmod(path, Mode::from_raw_mode(0o750)).unwrap();
+            },
+            |entry| entry.node == Node::Socket && entry.attributes.mode == 0o750,
+        ),
+        ("fifo".to_owned(), |path| node(path, FileType::Fifo), |entry| entry.node == Node::Fifo),
+        (
+            "character".to_owned(),
+            |path| node(path, FileType::CharacterDevice),
+            |entry| entry.node == Node::CharDevice(Device { major: 1, minor: 7 }),
+        ),
+        (
+            "block".to_owned(),
+            |path| node(path, FileType::BlockDevice),
+            |entry| entry.node == Node::BlockDevice(Device { major: 1, minor: 7 }),
+        ),
+        (
+            "sparse".to_owned(),
+            |path| std::fs::File::create_new(path).unwrap().set_len(3 << 20).unwrap(),
+            |entry| is_file(entry, &vec![0; 3 << 20]),
+        ),
+        (
+            "two\nlines".to_owned(),
+            |path| std::fs::write(path, "two").unwrap(),
+            |entry| is_file(entry, b"two"),
+        ),
+        (
+            long_name(),
+            |path| std::fs::write(path, "long").unwrap(),
+            |entry| is_file(entry, b"long"),
+        ),
+        (
+            "link".to_owned(),
+            |path| std::os::unix::fs::symlink(long_target(), path).unwrap(),
+            |entry| entry.node == Node::Symlink { target: long_target().into_bytes().into() },
+        ),
+        (
+            "able".to_owned(),
+            |path| {
+                std::fs::write(path, "able").unwrap();
+                rustix::fs::setxattr(path, CAPABILITY, &RIGHTS, XattrFlags::empty()).unwrap();
+            },
+            |entry| {
+                let rights = entry.attributes.xattrs.get(CAPABILITY.as_bytes());
+                is_file(entry, b"able") && rights == Some(&RIGHTS[..])
+            },
+        ),
+    ]
+}
+
+/// A directory of the image, one that the container added, and a volume.
+#[test]
+fn odd_members_are_in_a_snapshot_and_fail_nothing() {
+    let Some(daemon) = daemon() else { return };
+    if !daemon.engine().has_or_notes(Ability::WholeStreams) {
+        return;
+    }
+    let fixture = Fixture::new();
+    let volume = daemon.unique("odd");
+    let container = Container::run(daemon, "odd", &["-v", &format!("{volume}:/data")]);
+    container.sh("mkdir /added /added/deep");
+    let members = odd_members();
+    for place in ["etc", "added", "added/deep", "data"] {
+        let place = container.root().join(place);
+        members.iter().for_each(|(name, make, _)| make(&place.join(name)));
+    }
+    let report = snapshot(daemon, &fixture, &container.name, &["--through-engine"]);
+    let gaps = report["not_captured"].as_array().unwrap();
+    assert!(gaps.contains(&"owners of the sockets among the changed files".into()), "{report}");
+    assert_eq!(report["unreadable"], serde_json::json!([]));
+    let storage = LocalStorage::new(fixture.store());
+    let picked = ContainerHistory::find(&storage, &id(&report)).unwrap();
+    let history = &picked.history;
+    let inner = |tree: &ContentHash, name: &str| {
+        let tree = read_tree(history.objects(), tree).unwrap();
+        let entry = tree.get(name.as_bytes()).unwrap_or_else(|| panic!("{name:?}"));
+        let Node::Directory { tree } = entry.node else { panic!("{name:?}") };
+        tree
+    };
+    let changes = history.changes(picked.number).unwrap();
+    let added = inner(&changes, "added");
+    let (_, data) = history.volume(picked.number, &volume).unwrap();
+    let places = [inner(&changes, "etc"), added, inner(&added, "deep"), data];
+    for (at, place) in places.iter().enumerate() {
+        let tree = read_tree(history.objects(), place).unwrap();
+        for (name, _, is_right) in &members {
+            // The stream of a volume has no sockets, and its directory is not in question here.
+            if at == 3 && name == "socket" {
+                assert!(tree.get(b"socket").is_none());
+                continue;
+            }
+            let entry = tree.get(name.as_bytes()).unwrap_or_else(|| panic!("{at} {name:?}"));
+            assert!(is_right(entry), "{at} {name:?}: {entry:?}");
+        }
+    }
 }

@@ -1,24 +1,29 @@
-//! The records of a PAX header.
-
-use crate::ArchiveError;
+//! The records of a PAX header of a tar file.
 
 /// Records of a PAX header: `LENGTH KEY=VALUE\n`, with the length of the whole record in decimal
 /// digits (POSIX, `pax`, "pax Extended Header"). A value has any bytes, newlines too, so only the
 /// length tells where a record ends.
-pub(super) struct PaxRecords<'a> {
+#[derive(Debug, Clone)]
+pub struct PaxRecords<'a> {
     left: &'a [u8],
 }
 
 /// A key and its value.
-type Record<'a> = (&'a [u8], &'a [u8]);
+pub type PaxRecord<'a> = (&'a [u8], &'a [u8]);
+
+/// Bytes that are no record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("attributes of a file that cannot be read")]
+pub struct NoPaxRecord;
 
 impl<'a> PaxRecords<'a> {
-    pub(super) fn new(header: &'a [u8]) -> Self {
+    /// The records of the contents of a header.
+    pub fn new(header: &'a [u8]) -> Self {
         Self { left: header }
     }
 
     /// The first record, and what follows it.
-    fn split(left: &'a [u8]) -> Option<(Record<'a>, &'a [u8])> {
+    fn split(left: &'a [u8]) -> Option<(PaxRecord<'a>, &'a [u8])> {
         let space = left.iter().position(|byte| *byte == b' ')?;
         let digits = left[..space].iter().all(u8::is_ascii_digit);
         let length: usize = std::str::from_utf8(&left[..space]).ok()?.parse().ok()?;
@@ -29,7 +34,7 @@ impl<'a> PaxRecords<'a> {
 }
 
 impl<'a> Iterator for PaxRecords<'a> {
-    type Item = Result<Record<'a>, ArchiveError>;
+    type Item = Result<PaxRecord<'a>, NoPaxRecord>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.left.is_empty() {
@@ -42,7 +47,7 @@ impl<'a> Iterator for PaxRecords<'a> {
             }
             None => {
                 self.left = &[];
-                Some(Err(ArchiveError::corrupt("attributes of a file that cannot be read")))
+                Some(Err(NoPaxRecord))
             }
         }
     }
