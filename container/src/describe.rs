@@ -1,6 +1,7 @@
 //! From the engine's description of a container to the parts of its record.
 
 use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
 
 use bollard::models::{ContainerInspectResponse, ContainerSummary, MountPoint};
 use bollard::query_parameters::ListContainersOptions;
@@ -10,6 +11,7 @@ use super::error::ContainerError;
 use super::record::{
     ContainerState, ImageRecord, MountKind, MountRecord, NetworkRecord, tree_name,
 };
+use nono_engine::sys;
 
 /// A container that can be captured.
 #[derive(Debug)]
@@ -191,32 +193,54 @@ pub(super) fn of_volumes(
     docker.call("list the containers", Patience::Quick, request)
 }
 
+/// The name of a container in a list, without a slash; its id if it has none.
+pub(super) fn name_of_listed(container: &ContainerSummary) -> String {
+    let name = container.names.iter().flatten().next().or(container.id.as_ref());
+    name.map_or_else(String::new, |name| name.trim_start_matches('/').to_owned())
+}
+
+/// Whether a mount shows the volume, or a part of it. One that shows a directory far above, such as
+/// the whole machine, is no use of the volume. `place`: the directory of the volume.
+pub(super) fn is_mount_of(mount: &MountPoint, volume: &str, place: Option<&Path>) -> bool {
+    let source = mount.source.as_deref().filter(|source| source.starts_with('/'));
+    mount.name.as_deref() == Some(volume)
+        || source.zip(place).is_some_and(|(source, place)| real_path(source).starts_with(place))
+}
+
+/// The path without symlinks, where it is on this machine.
+pub(super) fn real_path(path: &str) -> PathBuf {
+    sys::real_path(Path::new(path)).unwrap_or_else(|_| path.into())
+}
+
 /// Names of the other containers that run with a volume of this one, and can write there: none of
 /// them stands still while this one does.
 pub(super) fn other_writers(
     docker: &Docker,
     described: &Described,
 ) -> Result<Vec<String>, ContainerError> {
-    let volumes: Vec<String> =
-        described.mounts.iter().filter_map(|mount| mount.volume.clone()).collect();
-    if volumes.is_empty() {
+    let own = described.mounts.iter().filter_map(|mount| {
+        let place = mount.source.as_deref().map(real_path).filter(|place| place.is_absolute());
+        Some((mount.volume.as_deref()?, place))
+    });
+    let own: Vec<(&str, Option<PathBuf>)> = own.collect();
+    if own.is_empty() {
         return Ok(Vec::new());
     }
-    let listed = of_volumes(docker, &volumes)?;
+    // Of all: the engine finds no bind mount by the name of a volume.
+    let options = ListContainersOptions { all: docker.is_podman(), ..Default::default() };
+    let request = docker.client().list_containers(Some(options));
+    let listed = docker.call("list the containers", Patience::Quick, request)?;
     let writes = |container: &ContainerSummary| {
         let state = container.state.map(|state| state.to_string());
         let is_running = matches!(state.as_deref(), Some("running" | "stopping"));
         let mut mounts = container.mounts.iter().flatten();
         let is_shared = mounts.any(|mount| {
-            mount.rw.unwrap_or(true) && mount.name.as_ref().is_some_and(|n| volumes.contains(n))
+            mount.rw.unwrap_or(true)
+                && own.iter().any(|(volume, place)| is_mount_of(mount, volume, place.as_deref()))
         });
         is_running && is_shared && container.id.as_deref() != Some(&*described.id)
     };
-    let name = |container: &ContainerSummary| {
-        let name = container.names.iter().flatten().next().or(container.id.as_ref());
-        name.map_or_else(String::new, |name| name.trim_start_matches('/').to_owned())
-    };
-    let mut names: Vec<String> = listed.iter().filter(|c| writes(c)).map(name).collect();
+    let mut names: Vec<String> = listed.iter().filter(|c| writes(c)).map(name_of_listed).collect();
     names.sort();
     Ok(names)
 }

@@ -884,6 +884,7 @@ class _ContainerEngine:
         dry_run: bool,
         health_seconds: float,
         health_command: Optional[str],
+        share_mounts: bool,
         progress: _Tell,
         stop: Optional[_Stop],
     ) -> str: ...

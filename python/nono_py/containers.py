@@ -223,6 +223,7 @@ class ContainerSnapshots:
         dry_run: bool = False,
         health_seconds: float = 5,
         health_command: Optional[str] = None,
+        share_mounts: bool = False,
         progress: _Tell = None,
     ) -> RestoredContainer:
         """Restores a snapshot into a new container; the original stays untouched.
@@ -232,10 +233,14 @@ class ContainerSnapshots:
         running for ``health_seconds``; else the original comes back, and the result is not ``ok``.
         ``volumes_only`` names volumes of the stopped original that get the state of the snapshot,
         after a safety snapshot. ``dry_run=True`` only plans.
+
+        A new container is made and not started where it would write among the files of a container
+        that is at work, in a bind mount for example; ``share_mounts=True`` starts it all the same.
+        Neither is the copy of a stopped container. ``not_started`` of the report has the reason.
         """
         return self._restore(
             snapshot, name, replace, volumes_only, start, dry_run, health_seconds, health_command,
-            progress, None,
+            share_mounts, progress, None,
         )  # fmt: skip
 
     async def restore_async(
@@ -249,13 +254,14 @@ class ContainerSnapshots:
         dry_run: bool = False,
         health_seconds: float = 5,
         health_command: Optional[str] = None,
+        share_mounts: bool = False,
         progress: _Tell = None,
     ) -> RestoredContainer:
         """As :meth:`restore`. ``progress`` is called in another thread."""
         return await _in_thread(
             partial(
                 self._restore, snapshot, name, replace, volumes_only, start, dry_run,
-                health_seconds, health_command, progress,
+                health_seconds, health_command, share_mounts, progress,
             )  # fmt: skip
         )
 
@@ -417,6 +423,7 @@ class ContainerSnapshots:
         dry_run: bool,
         health_seconds: float,
         health_command: Optional[str],
+        share_mounts: bool,
         progress: _Tell,
         stop: Optional[_Stop],
     ) -> RestoredContainer:
@@ -426,7 +433,7 @@ class ContainerSnapshots:
         document = json.loads(
             self._engine.restore(
                 snapshot, name, replace, volumes, start, dry_run, health_seconds, health_command,
-                progress, stop,
+                share_mounts, progress, stop,
             )  # fmt: skip
         )
         health = document["health"]

@@ -232,6 +232,7 @@ impl ContainerEngine {
         dry_run: bool,
         health_seconds: f64,
         health_command: Option<String>,
+        share_mounts: bool,
         progress: Option<Py<PyAny>>,
         stop: Option<Py<Stop>>,
     ) -> PyResult<String> {
@@ -245,7 +246,7 @@ impl ContainerEngine {
             (false, None) => Way::New,
         };
         let health = HealthCheck { time: seconds(health_seconds)?, command: health_command };
-        let options = RestoreOptions { way, name, start, health };
+        let options = RestoreOptions { way, name, start, share_mounts, health };
         call_telling(py, "restore", self.storage.root(), progress, |counter| {
             attach(stop.as_ref(), &counter);
             let docker = self.connect()?;

@@ -7,7 +7,9 @@ use bollard::models::{
     NetworkingConfig,
 };
 
+use super::NotStarted;
 use super::plan::{ContainerPlan, PlannedVolume};
+use super::replace::no_restart;
 use crate::describe::clean_path;
 use crate::{ContainerRecord, LABEL_RESTORED_FROM, MountKind, NetworkRecord};
 use nono_engine::snapshot::RestorationMode;
@@ -33,6 +35,10 @@ pub(super) fn request(record: &ContainerRecord, plan: &ContainerPlan, read_only:
         volumes_from: None,
         ..record.host_config.clone()
     };
+    if matches!(plan.not_started, Some(NotStarted::Shared { .. })) {
+        // The engine itself would start the container one day.
+        host.restart_policy = Some(no_restart());
+    }
     if !read_only {
         host.readonly_rootfs = Some(false);
     }

@@ -59,6 +59,7 @@ pub(super) fn restore(
         new_id: None,
         volumes: Vec::new(),
         start: false,
+        share_mounts: false,
         original: None,
         in_place: Some(in_place.clone()),
     };

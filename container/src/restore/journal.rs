@@ -31,6 +31,9 @@ pub(super) struct Journal {
     /// Volumes that the restore makes.
     pub(super) volumes: Vec<String>,
     pub(super) start: bool,
+    /// Whether the new container is started beside others that are at work in its mounts.
+    #[serde(default)]
+    pub(super) share_mounts: bool,
     /// The container whose place or whose volumes it is about.
     pub(super) original: Option<Original>,
     /// Of a restore in place.

@@ -9,7 +9,7 @@ use super::contents::Contents;
 use super::create::{self, Request};
 use super::journal::{self, Journal, Step};
 use super::plan::{self, ContainerPlan};
-use super::{Job, RestoreError, RestoreOptions, RestoreReport, compare};
+use super::{Job, NotStarted, RestoreError, RestoreOptions, RestoreReport, compare, sharing};
 use super::{fill_archive, fill_directory, reach, replace};
 use crate::volumes::OWNER_OPTION;
 use crate::{ContainerError, ContainerRecord, Docker, LABEL_RESTORED_FROM, Patience};
@@ -25,7 +25,7 @@ pub(super) struct Made {
 /// Makes a container beside the original.
 pub(super) fn beside(
     job: Job<'_>,
-    plan: ContainerPlan,
+    mut plan: ContainerPlan,
     options: &RestoreOptions,
 ) -> Result<RestoreReport, RestoreError> {
     let mut journal = Journal {
@@ -37,7 +37,8 @@ pub(super) fn beside(
         working_name: plan.name.clone(),
         new_id: None,
         volumes: plan.new_volumes(),
-        start: options.start,
+        start: plan.will_start,
+        share_mounts: options.share_mounts,
         original: None,
         in_place: None,
     };
@@ -46,8 +47,9 @@ pub(super) fn beside(
         journal.step = Step::Ready;
         journal.new_id = Some(made.id.clone());
         journal::write(job.history, &journal)?;
-        if options.start {
-            start(job.docker, &made.id)?;
+        if plan.will_start {
+            plan.not_started = start_beside(job, &journal, &made.id)?;
+            plan.will_start = plan.not_started.is_none();
         }
         job.note(RestorationMode::New, &made.id, &plan.name)?;
         sys::before_request("container-restore-end")?;
@@ -62,7 +64,7 @@ pub(super) fn beside(
         dry_run: false,
         published: published(job.docker, &made.id)?,
         container_id: Some(made.id),
-        is_started: options.start,
+        is_started: plan.will_start,
         not_made: made.not_made,
         ..RestoreReport::dry_run(plan)
     })
@@ -184,6 +186,31 @@ pub(super) fn start(docker: &Docker, id: &str) -> Result<(), RestoreError> {
         Err(ContainerError::Refused { status: 304, .. }) => Ok(()),
         answer => Ok(answer?),
     }
+}
+
+/// Starts a copy, unless a container came meanwhile with which it would share files.
+pub(super) fn start_beside(
+    job: Job<'_>,
+    journal: &Journal,
+    id: &str,
+) -> Result<Option<NotStarted>, RestoreError> {
+    if !journal.share_mounts {
+        let mut mounts = sharing::shared(job.docker, &job.history.record(job.number)?)?;
+        // It may have been started already, and is no other container then.
+        mounts.retain_mut(|mount| {
+            mount.containers.retain(|name| *name != journal.name);
+            !mount.containers.is_empty()
+        });
+        if !mounts.is_empty() {
+            match replace::set_restart_policy(job.docker, id, replace::no_restart()) {
+                // Such an engine starts no container again that was never started.
+                Err(RestoreError::NoPolicyChange) => {}
+                done => done?,
+            }
+            return Ok(Some(NotStarted::Shared { mounts }));
+        }
+    }
+    start(job.docker, id).map(|()| None)
 }
 
 /// The container that a restore made, if it is there.

@@ -1,7 +1,7 @@
 //! The way back of a container: plan, fill, check, start.
 //!
 //! - A restore makes a *new* container beside the original, which stays untouched. Volumes come
-//!   back as new volumes.
+//!   back as new volumes. It is not started where it would write among files of containers at work.
 //! - With [`Way::Replace`] the new container takes the name of the original. The original is
 //!   stopped and kept under another name; it goes back if the new one does not become healthy.
 //! - With [`Way::VolumesOnly`] volumes of the stopped original get the state of the snapshot in
@@ -33,6 +33,7 @@ mod reach;
 mod recorded;
 mod replace;
 mod resume;
+mod sharing;
 mod survey;
 #[cfg(test)]
 mod tests;
@@ -56,6 +57,7 @@ pub use kept::{
 };
 pub use plan::{ContainerPlan, PlannedPort, PlannedVolume, plan};
 pub use resume::{Direction, ResumeReport, resume};
+pub use sharing::{NotStarted, SharedMount};
 
 /// Takes a snapshot of a container, by the engine's id, before something of it goes. It is called
 /// under the lock of the container.
@@ -107,15 +109,24 @@ pub struct RestoreOptions {
     pub way: Way,
     /// The name of a new container; a unique one with the time if nobody says.
     pub name: Option<String>,
-    /// Whether the new container is started. A replacement always is.
+    /// Whether the new container is started, unless [`NotStarted`] says why not. A replacement
+    /// always is.
     pub start: bool,
+    /// Whether a new container is started beside others that are at work in its bind mounts.
+    pub share_mounts: bool,
     /// The proof that a replacement works.
     pub health: HealthCheck,
 }
 
 impl Default for RestoreOptions {
     fn default() -> Self {
-        Self { way: Way::New, name: None, start: true, health: HealthCheck::default() }
+        Self {
+            way: Way::New,
+            name: None,
+            start: true,
+            share_mounts: false,
+            health: HealthCheck::default(),
+        }
     }
 }
 

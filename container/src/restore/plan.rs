@@ -11,7 +11,8 @@ use serde::Serialize;
 use super::contents::Contents;
 pub use super::ports::PlannedPort;
 use super::{
-    Job, RestoreError, RestoreOptions, Way, journal, kept, names, ports, reach, survey, users,
+    Job, NotStarted, RestoreError, RestoreOptions, Way, journal, kept, names, ports, reach,
+    sharing, survey, users,
 };
 use crate::{
     ContainerError, ContainerHistory, ContainerRecord, Docker, MountKind, MountRecord, Patience,
@@ -49,6 +50,8 @@ pub struct ContainerPlan {
     pub port_bindings: PortMap,
     /// Whether the container is started.
     pub will_start: bool,
+    /// Why a new container beside the original is not started.
+    pub not_started: Option<NotStarted>,
     /// What a user should know, in sentences.
     pub warnings: Vec<String>,
 }
@@ -122,6 +125,7 @@ pub fn plan(job: Job<'_>, options: &RestoreOptions) -> Result<ContainerPlan, Res
         ports: Vec::new(),
         port_bindings: PortMap::new(),
         will_start: options.start,
+        not_started: None,
         warnings: Vec::new(),
     };
     if let Way::VolumesOnly(wanted) = &options.way {
@@ -161,6 +165,8 @@ pub fn plan(job: Job<'_>, options: &RestoreOptions) -> Result<ContainerPlan, Res
         refuse_unreplaceable(original, original_name).map_err(refused)?;
         plan.will_start = true;
     } else {
+        plan.not_started = sharing::obstacle(job, &record, options)?;
+        plan.will_start = plan.not_started.is_none();
         plan.name = new_name(job.docker, &record.name, options.name.as_deref()).map_err(refused)?;
     }
     (plan.image, plan.warnings) = image(job, &record)?;

@@ -99,6 +99,7 @@ fn begun(job: Job<'_>, plan: &ContainerPlan) -> Result<Journal, RestoreError> {
         new_id: None,
         volumes: plan.new_volumes(),
         start: true,
+        share_mounts: false,
         original: Some(Original {
             id: plan.original_id.clone(),
             name: plan.name.clone(),

@@ -6,7 +6,9 @@ use serde::Serialize;
 
 use super::health::HealthCheck;
 use super::journal::{self, Journal, Step};
-use super::{Health, Job, RestoreError, SafetySnapshot, in_place, kept_containers, make, replace};
+use super::{
+    Health, Job, NotStarted, RestoreError, SafetySnapshot, in_place, kept_containers, make, replace,
+};
 use crate::{ContainerHistory, Docker, Document};
 use nono_engine::progress::Progress;
 use nono_engine::snapshot::RestorationMode;
@@ -45,6 +47,8 @@ pub struct ResumeReport {
     pub safety_snapshot: Option<String>,
     /// Entries that were not made: sockets and devices, as `VOLUME: PATH`.
     pub not_made: Vec<String>,
+    /// Why the new container of a finished restore is not started, though it was wanted.
+    pub not_started: Option<NotStarted>,
     /// Whether the restore was only forgotten.
     pub is_given_up: bool,
     /// Where damaged documents lie now that were set aside.
@@ -65,6 +69,7 @@ impl ResumeReport {
             kept_as: None,
             safety_snapshot: None,
             not_made: Vec::new(),
+            not_started: None,
             is_given_up: false,
             set_aside: Vec::new(),
         }
@@ -121,7 +126,7 @@ pub fn resume(
         }
         (RestorationMode::New, true) => {
             if let (Some(id), true) = (&journal.new_id, journal.start) {
-                make::start(docker, id)?;
+                report.not_started = make::start_beside(job, &journal, id)?;
             }
             if let Some(id) = &journal.new_id {
                 job.note(journal.mode, id, &journal.name)?;

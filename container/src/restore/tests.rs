@@ -47,6 +47,7 @@ fn journal() -> Journal {
         new_id: None,
         volumes: Vec::new(),
         start: true,
+        share_mounts: false,
         original: None,
         in_place: None,
     }

@@ -1,15 +1,13 @@
 //! Containers that use a volume now: they would see its files vanish, and write between them.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
 
-use bollard::models::{ContainerSummary, MountPoint};
+use bollard::models::ContainerSummary;
 use bollard::query_parameters::ListContainersOptions;
 
 use super::{Job, RestoreError};
-use crate::describe::of_volumes;
+use crate::describe::{is_mount_of, of_volumes, real_path};
 use crate::{ContainerError, Docker, Patience};
-use nono_engine::sys;
 
 /// The containers that hold ports and volumes now: those that run or are paused. The engine is not
 /// asked for others, because Podman has states of its own for them.
@@ -45,14 +43,14 @@ pub(super) fn refuse<'v>(
         let request = job.docker.client().inspect_volume(volume);
         let operation = format_args!("look at volume {volume}");
         let found = job.docker.call(operation, Patience::Quick, request)?;
-        let place = real(&found.mountpoint);
+        let place = real_path(&found.mountpoint);
         let of_volume = of_volumes(job.docker, &[volume.to_owned()])?;
         for container in active.iter().chain(&of_volume) {
             let is_active = container.state.is_some_and(|state| {
                 matches!(&*state.to_string(), "running" | "paused" | "restarting" | "stopping")
             });
             let mut mounts = container.mounts.iter().flatten();
-            if is_active && mounts.any(|mount| is_mount_of(mount, volume, &place)) {
+            if is_active && mounts.any(|mount| is_mount_of(mount, volume, Some(&place))) {
                 let name = container.names.iter().flatten().next();
                 let name = name.map_or("?", |name| name.trim_start_matches('/'));
                 return Err(RestoreError::InUse {
@@ -64,17 +62,4 @@ pub(super) fn refuse<'v>(
         }
     }
     Ok(())
-}
-
-/// Whether a mount shows the volume, or a part of it. One that shows a directory far above, such as
-/// the whole machine, is no use of the volume.
-fn is_mount_of(mount: &MountPoint, volume: &str, place: &Path) -> bool {
-    let source = mount.source.as_deref().filter(|source| source.starts_with('/'));
-    mount.name.as_deref() == Some(volume)
-        || source.is_some_and(|source| real(source).starts_with(place))
-}
-
-/// The path without symlinks, where it is on this machine.
-fn real(path: &str) -> PathBuf {
-    sys::real_path(Path::new(path)).unwrap_or_else(|_| path.into())
 }

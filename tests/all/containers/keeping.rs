@@ -154,6 +154,9 @@ fn an_original_is_kept_for_the_greatest_age_and_recorded_before_it_goes() {
     assert_eq!(daemon.state(kept), None);
     let snapshot = done["kept_containers"][0]["snapshot"].as_str().unwrap();
     let back = scene.restore(snapshot, &[]);
+    // It was stopped when it was recorded.
+    assert_eq!(back["not_started"]["reason"], "idle");
+    daemon.run(&["start", back["name"].as_str().unwrap()]);
     let text = daemon.sh(back["name"].as_str().unwrap(), "cat /own /data/file /anonymous/late");
     assert_eq!(text, "second\nsecond\nlate");
     scene.remove(&back);

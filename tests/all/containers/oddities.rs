@@ -175,6 +175,16 @@ fn a_volume_that_another_running_container_writes_is_not_called_consistent() {
     daemon.run(&["pause", &writer.name]);
     let taken = snapshot(daemon, &fixture, &container.name, &["--no-image"]);
     assert_eq!(taken["is_consistent"], true, "{}", taken["warnings"]);
+    // The directory of the volume, under no name.
+    let place = daemon.volume_dir(&volume);
+    let [writes, reads] = ["", ":ro"].map(|mode| format!("{}:/x{mode}", place.display()));
+    let _reader = Container::run(daemon, "binds", &["-v", &reads]);
+    let taken = snapshot(daemon, &fixture, &container.name, &["--no-image"]);
+    assert_eq!(taken["is_consistent"], true, "{}", taken["warnings"]);
+    let binder = Container::run(daemon, "binds", &["-v", &writes]);
+    let taken = snapshot(daemon, &fixture, &container.name, &["--no-image"]);
+    assert_eq!(taken["is_consistent"], false);
+    assert!(taken["warnings"].to_string().contains(&binder.name), "{}", taken["warnings"]);
 }
 
 /// The list of the engine has one character for each byte that is no text.

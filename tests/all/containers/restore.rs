@@ -1,6 +1,7 @@
 //! The way back of containers.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -360,4 +361,155 @@ fn a_failure_before_the_start_leaves_nothing() {
     scene.remove(&report);
     let mode = std::fs::metadata(scene.source().join("sub/private")).unwrap().mode();
     assert_eq!(mode & 0o777, 0o640);
+}
+
+/// The two states that a copy can be in, and what is said: planned and made alike.
+#[track_caller]
+fn restored_beside(scene: &Beside, more: &[&str], reason: Option<&str>, words: &[&str]) {
+    let Beside { daemon, fixture, id } = scene;
+    let arguments = [&["container", "restore", id][..], more].concat();
+    let planned = [&arguments[..], &["--dry-run", "--json"]].concat();
+    let planned = daemon.nono(fixture, &planned).success().json();
+    let made = [&arguments[..], &["--json"]].concat();
+    let made = daemon.nono(fixture, &made).success().json();
+    let expected = reason.map_or(Value::Null, Value::from);
+    for report in [&planned, &made] {
+        assert_eq!(report["not_started"]["reason"], expected, "{more:?} {report}");
+        assert_eq!(report["will_start"], reason.is_none(), "{more:?} {report}");
+    }
+    let name = made["name"].as_str().unwrap();
+    let found = daemon.inspect(name);
+    assert_eq!(made["is_started"], reason.is_none());
+    assert_eq!(found["State"]["Running"], reason.is_none(), "{more:?}");
+    if reason == Some("shared") {
+        assert_eq!(found["HostConfig"]["RestartPolicy"]["Name"], "no");
+    }
+    daemon.run(&["rm", "-f", "-v", name]);
+    let told = [&arguments[..], &["--dry-run"]].concat();
+    let told = daemon.nono(fixture, &told).success();
+    for words in words {
+        assert!(told.says(words), "{words}: {}{}", told.stdout, told.stderr);
+    }
+}
+
+/// A history, and the engine that has its container.
+struct Beside {
+    daemon: &'static Daemon,
+    fixture: Fixture,
+    id: String,
+}
+
+impl Beside {
+    fn new(container: &Container, daemon: &'static Daemon) -> Self {
+        let fixture = Fixture::new();
+        let taken = ["container", "snapshot", &container.name, "--json"];
+        let taken = daemon.nono(&fixture, &taken).success().json();
+        let id = format!("{}/0", taken["session_id"].as_str().unwrap());
+        Self { daemon, fixture, id }
+    }
+}
+
+/// Two servers on one data directory destroy it.
+#[test]
+fn a_copy_is_not_started_where_it_would_write_among_files_of_a_container_at_work() {
+    let Some(daemon) = daemon() else { return };
+    let outside = tempfile::tempdir().unwrap();
+    std::fs::create_dir(outside.path().join("sub")).unwrap();
+    let place = outside.path().display().to_string();
+    let bind = format!("{place}:/data");
+    let policy = daemon.engine().policy("always");
+    let options = [&["-v", &bind, "-v", "/own"][..], &STOPS_AT_ONCE, &policy].concat();
+    let server = Container::run(daemon, "server", &options);
+    let scene = Beside::new(&server, daemon);
+    let at_work = |name: &str| format!("/data is {place}, where {name} is at work");
+    let told = at_work(&server.name);
+    let words = ["would not be started", &*told, "--share-mounts", "--replace"];
+    restored_beside(&scene, &[], Some("shared"), &words);
+    restored_beside(&scene, &["--no-start"], Some("unwanted"), &[]);
+    restored_beside(&scene, &["--share-mounts"], None, &["would be made"]);
+    // A paused one goes on later.
+    daemon.run(&["pause", &server.name]);
+    restored_beside(&scene, &[], Some("shared"), &[&told]);
+    daemon.run(&["unpause", &server.name]);
+    daemon.run(&["stop", &server.name]);
+    restored_beside(&scene, &[], None, &["would be made"]);
+    // The same files by other ways: a directory in it, a link, a volume of a driver, and the mounts
+    // of another container.
+    let link = outside.path().with_extension("link");
+    symlink(outside.path(), &link).unwrap();
+    let device = format!("device={place}");
+    let volume = daemon.unique("bound");
+    let made = ["--opt", "type=none", "--opt", "o=bind", "--opt", &device, &volume];
+    daemon.run(&[&["volume", "create"][..], &made].concat());
+    for mount in [
+        ["-v", &format!("{place}/sub:/x:ro")],
+        ["-v", &format!("{}:/x:ro", link.display())],
+        ["-v", &format!("{volume}:/x")],
+        ["--volumes-from", &server.name],
+    ] {
+        let other = Container::run(daemon, "other", &mount);
+        restored_beside(&scene, &[], Some("shared"), &[&at_work(&other.name)]);
+        drop(other);
+        restored_beside(&scene, &[], None, &[]);
+    }
+    daemon.run(&["volume", "rm", &volume]);
+    std::fs::remove_file(link).unwrap();
+}
+
+#[test]
+fn a_copy_that_shares_nothing_to_write_is_started_unless_the_original_was_idle() {
+    let Some(daemon) = daemon() else { return };
+    let outside = tempfile::tempdir().unwrap();
+    let bind = format!("{}:/data:ro", outside.path().display());
+    let reader = Container::run(daemon, "reader", &["-v", &bind, "-v", "/own"]);
+    restored_beside(&Beside::new(&reader, daemon), &[], None, &[]);
+    let created = Container::create(daemon, "created", &[]);
+    let words = ["would not be started", "created", "docker start"];
+    restored_beside(&Beside::new(&created, daemon), &[], Some("idle"), &words);
+    let one_shot = Container::run_command(daemon, "once", &[], &["true"]);
+    let is_over = || daemon.state(&one_shot.name).as_deref() == Some("exited");
+    daemon.until("it has ended", is_over);
+    let scene = Beside::new(&one_shot, daemon);
+    restored_beside(&scene, &[], Some("idle"), &["stopped"]);
+    restored_beside(&scene, &["--share-mounts"], Some("idle"), &["stopped"]);
+}
+
+/// Mounts that the mounts of another container gave the recorded one.
+#[test]
+fn a_copy_with_mounts_of_another_container_is_not_started_beside_it() {
+    let Some(daemon) = daemon() else { return };
+    let outside = tempfile::tempdir().unwrap();
+    let bind = format!("{}:/data", outside.path().display());
+    let server = Container::run(daemon, "server", &["-v", &bind]);
+    let guest = Container::run(daemon, "guest", &["--volumes-from", &server.name]);
+    let scene = Beside::new(&guest, daemon);
+    daemon.run(&["rm", "-f", &guest.name]);
+    restored_beside(&scene, &[], Some("shared"), &[&server.name]);
+    drop(server);
+    restored_beside(&scene, &[], None, &[]);
+}
+
+/// Killed between the last check and the start. The original is at work again by the resume.
+#[test]
+fn a_resume_starts_no_copy_beside_a_container_that_came_meanwhile() {
+    let Some(daemon) = daemon() else { return };
+    let outside = tempfile::tempdir().unwrap();
+    let bind = format!("{}:/data", outside.path().display());
+    let server = Container::run(daemon, "server", &[&["-v", &bind][..], &STOPS_AT_ONCE].concat());
+    for (more, reason) in [(&[][..], Value::from("shared")), (&["--share-mounts"], Value::Null)] {
+        let scene = Beside::new(&server, daemon);
+        daemon.run(&["stop", &server.name]);
+        let name = daemon.unique("copy");
+        let arguments = [&["container", "restore", &scene.id, "--name", &name][..], more].concat();
+        let mut command = daemon.command(&scene.fixture, &arguments);
+        command.env("NONO_FAIL_POINT", "name=container-restore-start");
+        assert_eq!(command.output().unwrap().status.signal(), Some(9));
+        daemon.run(&["start", &server.name]);
+        let resume = ["container", "resume", "--json"];
+        let report = daemon.nono(&scene.fixture, &resume).success().json();
+        assert_eq!(report[0]["is_finished"], true);
+        assert_eq!(report[0]["not_started"]["reason"], reason);
+        assert_eq!(daemon.inspect(&name)["State"]["Running"], reason.is_null());
+        daemon.run(&["rm", "-f", &name]);
+    }
 }

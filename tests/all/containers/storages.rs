@@ -61,6 +61,9 @@ fn a_container_is_taken_into_memory_and_comes_back_from_there() {
         let job = Job { docker: &docker, history, number: 0, progress };
         let report = restore(job, &RestoreOptions::default(), &|_, _| unreachable!("new")).unwrap();
         let name = &report.plan.name;
+        // The container was recorded after its end.
+        assert!(!report.is_started);
+        daemon.run(&["start", name]);
         assert_eq!(daemon.sh(name, "cat /own /data/same"), "own\nfirst");
         let restored = observe(&daemon.volume_dir(&report.plan.volumes[0].name));
         if !through_engine {

@@ -11,11 +11,12 @@ use crate::cli::Outcome;
 use crate::cli::context::{BOLD, Context};
 use crate::cli::progress::Bar;
 use nono_container::restore::{
-    Extent, HealthCheck, Job, RestoreError, RestoreOptions, RestoreReport, Safety, Way, plan,
-    restore,
+    Extent, HealthCheck, Job, NotStarted, RestoreError, RestoreOptions, RestoreReport, Safety,
+    SharedMount, Way, plan, restore,
 };
 use nono_container::{
-    ContainerHistory, Docker, LocalStorage, SnapshotOptions, Trigger, Watcher, take_locked,
+    ContainerHistory, ContainerState, Docker, LocalStorage, SnapshotOptions, Trigger, Watcher,
+    take_locked,
 };
 use nono_engine::path_text::Shown;
 use nono_engine::snapshot::RestorationMode;
@@ -35,6 +36,9 @@ pub(in crate::cli) struct RestoreArgs {
     /// Do not start the new container
     #[arg(long)]
     no_start: bool,
+    /// Start the new container beside others that are at work in its bind mounts
+    #[arg(long, conflicts_with_all = ["no_start", "replace", "volumes_only"])]
+    share_mounts: bool,
     /// Bring back only these volumes of the stopped original, in their place
     #[arg(long, value_name = "NAME", num_args = 1.., conflicts_with = "no_start")]
     volumes_only: Vec<String>,
@@ -64,6 +68,7 @@ impl RestoreArgs {
             way,
             name: self.name.clone(),
             start: !self.no_start,
+            share_mounts: self.share_mounts,
             health: HealthCheck { time, command: self.health_cmd.clone() },
         }
     }
@@ -126,6 +131,44 @@ fn shown(text: &str) -> Shown<'_> {
     Shown::bytes(text.as_bytes())
 }
 
+/// Says why a new container is not started, and the commands that go on.
+pub(super) fn tell_not_started(
+    not_started: &NotStarted,
+    name: &str,
+    is_dry_run: bool,
+    context: &Context,
+) {
+    let verb = if is_dry_run { "would not be started" } else { "is not started" };
+    let name = shown(name);
+    match not_started {
+        NotStarted::Unwanted => {}
+        NotStarted::Idle { state } => {
+            let state = if *state == ContainerState::Created { "created" } else { "stopped" };
+            context.say(format_args!(
+                "{name} {verb}: the recorded container was {state} (`docker start {name}` starts \
+                 it)"
+            ));
+        }
+        NotStarted::Shared { mounts } => {
+            for SharedMount { destination, source, containers } in mounts {
+                let (destination, source) = (shown(destination), shown(source));
+                let containers = containers.join(", ");
+                context.warn(format_args!(
+                    "{name} {verb}: {destination} is {source}, where {} is at work",
+                    shown(&containers)
+                ));
+            }
+            context.say(
+                "to go on, restore with --share-mounts, which starts it all the same, or with \
+                 --replace",
+            );
+            if !is_dry_run {
+                context.say(format_args!("the restart policy of {name} is `no`"));
+            }
+        }
+    }
+}
+
 fn print(report: &RestoreReport, context: &Context) -> std::io::Result<()> {
     let plan = &report.plan;
     let mut out = context.out_done(report.dry_run);
@@ -175,6 +218,9 @@ fn print(report: &RestoreReport, context: &Context) -> std::io::Result<()> {
              when it is older than max_age_days",
             shown(kept)
         ));
+    }
+    if let Some(not_started) = &plan.not_started {
+        tell_not_started(not_started, &plan.name, report.dry_run, context);
     }
     let done = match (report.dry_run, plan.mode) {
         (true, RestorationMode::New) => "would be made from",

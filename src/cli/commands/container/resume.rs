@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::restore::safety_snapshot;
+use super::restore::{safety_snapshot, tell_not_started};
 use crate::cli::Outcome;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
@@ -114,6 +114,9 @@ fn tell(report: &ResumeReport, context: &Context) {
             "the restore of {name} is forgotten: containers and volumes are as it left them"
         ));
         return;
+    }
+    if let Some(not_started) = &report.not_started {
+        tell_not_started(not_started, &report.name, false, context);
     }
     let Some(snapshot) = snapshot else { return };
     if report.is_finished {
