@@ -226,7 +226,7 @@ pub(super) fn other_writers(
     if own.is_empty() {
         return Ok(Vec::new());
     }
-    // Of all: the engine finds no bind mount by the name of a volume.
+    // All containers: the engine finds no bind mount by the name of a volume.
     let options = ListContainersOptions { all: docker.is_podman(), ..Default::default() };
     let request = docker.client().list_containers(Some(options));
     let listed = docker.call("list the containers", Patience::Quick, request)?;

@@ -152,6 +152,7 @@ impl RestoreReport {
             spared: Vec::new(),
             overwritten: Vec::new(),
             on_conflict: options.on_conflict,
+            blocked: Vec::new(),
             skipped: copied.skipped.clone(),
             rebuildable: Vec::new(),
             repositories: Vec::new(),

@@ -128,7 +128,7 @@ fn a_damaged_session_is_in_the_way_of_no_other() {
         let doctor = fixture.nono(&["doctor"]);
         let id = store.other.file_name().unwrap().to_str().unwrap();
         assert!(!is_named || doctor.stdout.contains(id), "{name}: {}", doctor.stdout);
-        // What other sessions need cannot be told: nothing goes, or all of it is known.
+        // The needs of a damaged session cannot be told: nothing goes, or all of them are known.
         let cleaned = fixture.nono(&["rollback", "cleanup"]);
         assert!(cleaned.code == 0 || cleaned.says(id), "{name}: {}", cleaned.stderr);
         fixture.nono(&["snapshot"]).success();

@@ -64,8 +64,8 @@ impl Passing {
             _ => {
                 server = Some(ssh_server(ground.path())?);
                 let options = format!(
-                    "port=2298,IdentityFile={},StrictHostKeyChecking=no,UserKnownHostsFile=/dev/null,\
-                     default_permissions",
+                    "port=2298,IdentityFile={},StrictHostKeyChecking=no,\
+                     UserKnownHostsFile=/dev/null,default_permissions",
                     at("key").display()
                 );
                 let from = format!("root@127.0.0.1:{}", at("below").display());

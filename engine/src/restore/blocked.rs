@@ -35,7 +35,7 @@ impl RestorePlan {
                 continue;
             }
             let Place { dir, name } = match places.find(path) {
-                // What stands in the way of it is a removal, which is looked at by itself.
+                // A removal stands in its way, and is looked at by itself.
                 Err(error) if error.is_gone() || error.is_symlink_in_path() => continue,
                 place => place?,
             };

@@ -1,8 +1,8 @@
 //! The leftovers of an interrupted restore in its staging directories, when nothing has to be
 //! finished or reverted any more.
 //!
-//! A journal without steps says that no path has changed yet, or that every one has. Nobody has to
-//! decide anything then, and whoever comes next clears up.
+//! A journal without steps says that no path has changed yet, or that every one has. No one has
+//! to decide anything then, and whoever comes next clears up.
 //!
 //! A journal that is given up may be damaged, so that its names are unknown. A staging directory is
 //! this restore's if its random name stands anywhere in the bytes of the journal. It is only

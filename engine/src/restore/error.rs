@@ -126,7 +126,7 @@ pub enum RestoreError {
         /// Paths that the restore removes, the longest contents first, each with all that is in
         /// it. A restore of them alone makes space. Nothing of a git directory is among them.
         removed: Vec<PathBuf>,
-        /// What failed.
+        /// The call that failed.
         cause: Box<RestoreError>,
     },
     /// The journal of an interrupted restore cannot be read.

@@ -111,7 +111,7 @@ pub struct RestoreReport {
     pub on_conflict: OnConflict,
     /// The paths that differ from the snapshot, and why.
     pub skipped: Vec<Skipped>,
-    /// Of a dry run: paths that cannot be changed, and why. A restore does nothing then, unless
+    /// Paths that cannot be changed, and why; only in a dry run. A restore does nothing then, unless
     /// [`RestoreOptions::skip_blocked`] leaves them.
     #[serde(default)]
     pub blocked: Vec<Skipped>,

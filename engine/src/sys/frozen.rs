@@ -64,7 +64,7 @@ fn cause_at(fd: impl AsFd, name: &[u8], flags: AtFlags) -> Option<&'static str> 
 }
 
 impl Dir {
-    /// Why nobody can change a name in this directory, if that is so: in words after "it is".
+    /// The reason, if no user can change a name in this directory: in words after "it is".
     pub(crate) fn obstacle_of_self(&self) -> Option<&'static str> {
         cause(self)
     }

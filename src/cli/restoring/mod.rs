@@ -299,7 +299,7 @@ impl<'a> Restoring<'a> {
             let way = self.way_to_space(&error);
             let failed = failed(error);
             match way {
-                Some(way) => failed.with_hint(way),
+                Some(way) => RestoreFailed { error: failed.error.with_hint(way), ..failed },
                 None => failed,
             }
         })

@@ -3,9 +3,9 @@
 //! It lies in the session's directory from before the first staging directory is made until the
 //! last one is gone, and is only ever replaced as a whole. Without work in it, there are staging
 //! directories to clear away and nothing else to do: it says whether no path has changed yet or all
-//! have. With work, the commit has begun: the steps are all listed, and how far it came is read from
-//! the disk, so that carrying out a step twice is the same as once. `docs/format.md` has the bytes.
-//! The decoder is total: any bytes give a journal or an error.
+//! have. With work, the commit has begun: the steps are all listed. How far it came is read from the
+//! disk, so that carrying out a step twice is the same as once. `docs/format.md` has the bytes. The
+//! decoder is total: any bytes give a journal or an error.
 
 mod codec;
 mod storage;

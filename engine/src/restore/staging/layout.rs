@@ -261,7 +261,7 @@ fn area_parent(
     let mut highest = None;
     for above in std::iter::once(&b""[..]).chain(byte_path::ancestors(inside)) {
         let dir = match top.open_beneath(above) {
-            // What the restore makes is not there yet.
+            // A directory that the restore makes is not there yet.
             Err(error) if highest.is_some() && error.is_gone() => break,
             dir => dir?,
         };

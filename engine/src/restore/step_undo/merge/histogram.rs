@@ -62,7 +62,7 @@ struct Occurrences {
 struct Part<'a> {
     lines: &'a Lines,
     occurrences: HashMap<u32, Occurrences, RandomState>,
-    /// Of each line, the next place with an equal one.
+    /// For each line, the next place with an equal one.
     next: Vec<Option<usize>>,
 }
 

@@ -1,6 +1,6 @@
 //! Merging three versions of a text by lines, where that is beyond doubt.
 //!
-//! A line of the base is an anchor where its place in both other versions is beyond doubt (`align`).
+//! A line of the base is an anchor where its place in both other versions is sure (`align`).
 //! Between two anchors one version may differ from the base, or both in the same way. All else is
 //! a conflict. So changes of neighbouring lines are one, and so are changes next to a repeated
 //! block of which a copy came or went: a wrong copy must not go.
