@@ -238,7 +238,7 @@ fn a_resume_names_the_lost_paths_that_the_restore_would_have_named() {
     fixture.nono(&["undo", "--dry-run"]).fails(1, lost);
     let session = fixture.session();
     let journal = session.join("restore.journal");
-    let stage = || fs::read(&journal).ok().map(|bytes| bytes[9]);
+    let stage = || fs::read(&journal).ok()?.get(9).copied();
     let mut stages = [false; 3];
     for point in 1.. {
         let mut undo = fixture.command(&["undo", "--yes"]);

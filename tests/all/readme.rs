@@ -1,4 +1,5 @@
-//! The tour in the README, run as it stands there: its output is the shown one.
+//! The tours in the README and in the tutorial, run as they stand there: the output is the shown
+//! one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -111,10 +112,25 @@ fn after_time(text: &str) -> Option<&str> {
 
 #[test]
 fn the_tour_of_the_readme_gives_what_it_shows() {
-    let readme =
-        fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
-    let (scripts, steps) = tour(&readme);
-    assert!(scripts.len() == 1 && steps.len() > 15, "{} steps", steps.len());
+    gives_what_it_shows("README.md", 9);
+}
+
+#[test]
+fn the_tour_of_the_tutorial_gives_what_it_shows() {
+    gives_what_it_shows("docs/tutorial.md", 16);
+}
+
+#[test]
+fn the_readme_is_short() {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+    assert!(fs::read_to_string(readme).unwrap().lines().count() <= 120);
+}
+
+/// Runs the tour of a document, which has so many steps at least.
+fn gives_what_it_shows(document: &str, min_steps: usize) {
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join(document);
+    let (scripts, steps) = tour(&fs::read_to_string(document).unwrap());
+    assert!(scripts.len() == 1 && steps.len() >= min_steps, "{} steps", steps.len());
     let temp = tempfile::tempdir().unwrap();
     let home = temp.path().canonicalize().unwrap();
     let mut script = format!("exec 2>&1\n{}\n", scripts[0]);

@@ -610,3 +610,32 @@ fn a_copy_into_a_place_with_many_of_its_paths_names_a_few() {
     assert_eq!(again.stdout.lines().count(), 21, "{}", again.stdout);
     assert!(again.says("10 more"), "{}", again.stdout);
 }
+
+#[test]
+fn directories_that_their_owner_cannot_write_keep_their_mode_through_undo_and_redo() {
+    let scripts = [
+        "rm b",
+        "echo 2 > b",
+        "chmod 600 b",
+        "echo 2 > d/e/own",
+        "rm d/e/own",
+        "chmod 600 d/e/own",
+        "touch d/e/own; chmod 700 d/e",
+        "mkdir d/e/new; echo 1 > d/e/new/file",
+        "chmod 755 d; rm -r d/e; chmod 555 d",
+    ];
+    for script in scripts {
+        let fixture = Fixture::ordinary_user();
+        fixture.write("b", "1");
+        fixture.write("d/e/own", "1");
+        fs::hard_link(fixture.project().join("b"), fixture.project().join("d/e/linked")).unwrap();
+        fs::set_permissions(fixture.project().join("d"), PermissionsExt::from_mode(0o555)).unwrap();
+        let before = observe(&fixture.project());
+        fixture.record(script).success();
+        let after = observe(&fixture.project());
+        fixture.nono(&["undo", "--yes"]).success();
+        assert_same(&before, &observe(&fixture.project()));
+        fixture.nono(&["redo", "--yes"]).success();
+        assert_same(&after, &observe(&fixture.project()));
+    }
+}

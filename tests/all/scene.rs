@@ -130,7 +130,7 @@ impl Scene {
     /// Whether the journal has steps in it, as its tenth byte says.
     pub fn has_work(&self) -> bool {
         let path = self.fixture.store().join(&self.session).join("restore.journal");
-        fs::read(path).is_ok_and(|journal| journal[9] == 1)
+        fs::read(path).is_ok_and(|journal| journal.get(9) == Some(&1))
     }
 }
 

@@ -102,6 +102,16 @@ impl<'a, 'b> Disk<'a, 'b> {
         }
     }
 
+    /// As [`try_place`](Self::try_place), where no name changes: the directory gets no right that
+    /// it needs not, because nothing takes that back.
+    fn place_to_look_at(&mut self, path: &[u8]) -> sys::Result<Option<Place>> {
+        match self.places.find(path) {
+            Err(error) if error.is_denied() => self.try_place(path),
+            Err(error) if error.is_gone() || error.is_symlink_in_path() => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
     /// The attributes of what is at a place if it is `state`, contents included.
     pub(super) fn holds(
         &self,
@@ -145,7 +155,7 @@ impl Disk<'_, '_> {
         path: &[u8],
         states: &[&EntryState],
     ) -> Result<Changeable, StoreError> {
-        let Some(place) = self.try_place(path)? else { return Ok(Changeable::No) };
+        let Some(place) = self.place_to_look_at(path)? else { return Ok(Changeable::No) };
         // Held before it is looked at, so that all that follows is about this one.
         let inode = match place.dir.inode(&place.name) {
             Ok(inode) => inode,
