@@ -688,7 +688,9 @@ fn a_restore_that_is_killed_leaves_a_repository_that_is_resumed_or_taken_back() 
             let is_finish = way.is_empty();
             let wanted = if (number == 0) == is_finish { &before } else { &after };
             let is_as_asked = repository.told() == *wanted;
-            assert_eq!(ended.code == 0, is_as_asked, "at point {point}: {}", ended.stderr);
+            // A journal that is only being written is none yet.
+            let is_none = ended.says("no restore was interrupted");
+            assert_eq!(ended.code == 0, is_as_asked || is_none, "{point}: {}", ended.stderr);
         }
         let now = repository.told();
         assert!(now == before || now == after, "at point {point}: {now:?}");
