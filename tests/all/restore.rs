@@ -639,3 +639,22 @@ fn directories_that_their_owner_cannot_write_keep_their_mode_through_undo_and_re
         assert_same(&after, &observe(&fixture.project()));
     }
 }
+
+#[test]
+fn a_hard_link_that_a_selection_cuts_is_named() {
+    let fixture = Fixture::in_memory();
+    fixture.write("a", "1");
+    let path = |name: &str| fixture.project().join(name);
+    fs::hard_link(path("a"), path("l")).unwrap();
+    fixture.record("rm l").success();
+    let cut = fixture.nono(&["undo", "--yes", "l"]);
+    assert!(cut.code == 1 && cut.stdout.contains("file of its own"), "{}", cut.stdout);
+    assert_eq!(fs::read(path("l")).unwrap(), b"1");
+    // With both names the link is there again.
+    fixture.nono(&["redo", "--yes"]).success();
+    let before_link = observe(&fixture.project());
+    fixture.nono(&["undo", "--yes", "a", "l"]).success();
+    let now = observe(&fixture.project());
+    assert_ne!(before_link, now);
+    assert!(now.values().any(|it| it.linked_to.is_some()), "{now:?}");
+}

@@ -3,10 +3,11 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::planner::Planner;
-use super::{Attribute, Put, RestorePlan};
+use super::{Attribute, Put, RestorePlan, Skipped};
 use crate::byte_path;
 use crate::diff::Lookup;
 use crate::object::{LinkGroups, RootTree};
+use crate::path_text::{Shown, to_path};
 use crate::restore::RestoreError;
 use crate::restore::places::Places;
 use crate::store::{ObjectSource, StoreError, read_links};
@@ -114,15 +115,20 @@ impl RestorePlan {
         Ok(())
     }
 
-    /// Marks which puts are further names of one inode.
+    /// Marks which puts are further names of one inode. Names those that lose a link because its
+    /// other name is not restored.
     pub(in crate::restore) fn link(&mut self, groups: &LinkGroups) {
         let puts = &mut self.actions.puts;
         for group in groups.groups() {
             let mut first: Option<usize> = None;
+            let mut alone: Option<&[u8]> = None;
+            let mut restored: Vec<&[u8]> = Vec::new();
             for path in group {
                 let Ok(index) = puts.binary_search_by(|put| put.path.as_slice().cmp(path)) else {
+                    alone.get_or_insert(path);
                     continue;
                 };
+                restored.push(path);
                 match first {
                     None => first = Some(index),
                     // A group whose members differ was changed while it was captured; one inode
@@ -134,6 +140,12 @@ impl RestorePlan {
                     Some(_) => {}
                 }
             }
+            let Some(alone) = alone else { continue };
+            let other = Shown::bytes(alone);
+            self.skipped.extend(restored.into_iter().map(|path| Skipped {
+                path: to_path(path).to_owned(),
+                reason: format!("it is a file of its own now: {other}, its hard link, stays as is"),
+            }));
         }
     }
 }
