@@ -1,11 +1,15 @@
 //! A command that was killed before its first snapshot shuts no way back: undo, redo and status do not
 //! take it for a session, `status` and `doctor` name it, and `cleanup` frees it.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+
 use crate::fixture::Fixture;
+use crate::terminal::eventually;
 
 /// The first snapshot begins within so many points.
 const EVERY_POINT: u64 = 24;
@@ -79,4 +83,42 @@ fn a_killed_start_is_no_session_for_any_command_and_cleanup_frees_it() {
         fixture.nono(&["undo", "--yes", &good]).success();
         assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "before");
     }
+}
+
+#[test]
+fn a_run_at_work_and_a_killed_one_are_in_diff_and_log() {
+    let fixture = Fixture::in_memory();
+    fixture.write("a", "before\n");
+    fixture.record("true").success();
+    let fifo = fixture.path("gate");
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    let (gate, script) = (fifo.to_str().unwrap(), "echo after > a; echo > \"$0\"; read x < \"$0\"");
+    let run = ["run", "--rollback", "--no-sandbox", "--", "sh", "-c", script, gate];
+    let mut running = fixture.command(&run).spawn().unwrap();
+    // The command has changed the file once it writes there.
+    let mut line = String::new();
+    BufReader::new(File::open(&fifo).unwrap()).read_line(&mut line).unwrap();
+    let says = |word: &str| {
+        let id = fixture.latest();
+        for arguments in [&["diff"][..], &["diff", &id]] {
+            let diff = fixture.nono(arguments).success();
+            assert!(diff.stdout.contains("+after") && diff.says(&id), "{}", diff.stderr);
+        }
+        let log = fixture.nono(&["log"]).success();
+        let own = log.stdout.lines().find(|line| line.contains(&id)).unwrap();
+        assert!(own.contains(word), "{}", log.stdout);
+    };
+    says("running");
+    running.kill().unwrap();
+    running.wait().unwrap();
+    // Its end of the FIFO is opened for both, so that nothing waits here.
+    File::options().read(true).write(true).open(&fifo).unwrap().write_all(b"\n").unwrap();
+    eventually("its supervisor is gone", || {
+        let status = fixture.nono(&["rollback", "list", "--json"]).json();
+        status[0]["status"] == "interrupted"
+    });
+    says("interrupted");
+    // Undone, it is compared with its own end again.
+    fixture.nono(&["undo", "--yes"]).success();
+    assert_eq!(fixture.nono(&["diff"]).success().stdout, "");
 }

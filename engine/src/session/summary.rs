@@ -106,6 +106,14 @@ impl SessionSummary {
         Ok(Self::from_parts(session, metadata, status))
     }
 
+    /// Whether the last state of its command is not recorded: the command is at work, or was
+    /// killed, and no undo made that of no importance.
+    pub fn lacks_end(&self) -> bool {
+        let is_unfinished =
+            matches!(self.status, SessionStatus::Running | SessionStatus::Interrupted);
+        is_unfinished && self.has_begun && !self.undone && !self.received
+    }
+
     /// Sums up a session whose manifest is at hand.
     pub(super) fn from_parts(
         session: &SessionDir,

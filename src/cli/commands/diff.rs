@@ -34,8 +34,9 @@ use nono_engine::sys;
 #[derive(Debug, Args)]
 pub(in crate::cli) struct DiffArgs {
     /// The older state (ID, ID/N or `now`), the newer one, and paths to which it is limited. A
-    /// single session is compared from its baseline to its last snapshot [default: the last
-    /// session; with a single snapshot so far, compared with now]
+    /// single session is compared from its baseline to its last snapshot, or with now while it is
+    /// at work and after it was killed [default: the last session; with a single snapshot so far,
+    /// compared with now]
     #[arg(value_name = "A [B] | PATH")]
     words: Vec<OsString>,
     /// Only these paths, also where they look like an id
@@ -112,6 +113,9 @@ pub(in crate::cli) fn run(args: &DiffArgs, store: &StoreArgs, context: &Context)
     let catalog = store.catalog()?;
     let words = Words::of(&args.words, &args.paths, &catalog)?;
     let sides = Sides::of(words.states, &catalog)?;
+    if let Some(note) = sides.note.as_ref().filter(|_| !args.json) {
+        context.say(note);
+    }
     let live = sides.old.capture()?.map_or_else(|| sides.new.capture(), |live| Ok(Some(live)))?;
     let (old, old_store) = sides.old.seen(live.as_ref())?;
     let (new, new_store) = sides.new.seen(live.as_ref())?;

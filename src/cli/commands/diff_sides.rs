@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use crate::cli::error::CliError;
 use nono_engine::history::{forms_of, recorded_form};
 use nono_engine::layout::LATEST;
-use nono_engine::session::{Catalog, CatalogError, Purpose, SessionStatus, SnapshotId};
+use nono_engine::session::{
+    Catalog, CatalogError, Purpose, SessionStatus, SessionSummary, SnapshotId,
+};
 use nono_engine::snapshot::{
     LiveState, SessionDir, SnapshotKind, SnapshotManager, SnapshotManifest,
 };
@@ -98,6 +100,8 @@ fn is_there(path: &Path) -> bool {
 pub(super) struct Sides {
     pub(super) old: State,
     pub(super) new: State,
+    /// Of a session without a last state, why the other one is the present.
+    pub(super) note: Option<String>,
 }
 
 /// A state that can be compared.
@@ -122,10 +126,14 @@ impl Sides {
                 let is_open =
                     SessionStatus::of(&session, &session.metadata()?)? == SessionStatus::Open;
                 // Of a session that has one state so far, the other one is there now.
-                match is_open && session.snapshot_numbers()?.len() == 1 {
-                    true => (State::first(&session)?, State::now(&session)?),
-                    false => (State::first(&session)?, State::last(&session)?),
+                if is_open && session.snapshot_numbers()?.len() == 1 {
+                    (State::first(&session)?, State::now(&session)?)
+                } else {
+                    return Self::of_session(&session);
                 }
+            }
+            (Some(Named::Snapshot { session, number: None }), None) => {
+                return Self::of_session(&session);
             }
             (Some(Named::Snapshot { session, number }), None) => {
                 (State::numbered_or_first(&session, number)?, State::last(&session)?)
@@ -151,7 +159,23 @@ impl Sides {
                 State::numbered_or_last(&other, other_number)?,
             ),
         };
-        Ok(Self { old, new })
+        Ok(Self { old, new, note: None })
+    }
+
+    /// The first state of a session and its last one: the present, where the last is not recorded.
+    fn of_session(session: &SessionDir) -> Result<Self, CliError> {
+        let old = State::first(session)?;
+        let summary = SessionSummary::of(session)?;
+        if !summary.lacks_end() {
+            return Ok(Self { old, new: State::last(session)?, note: None });
+        }
+        let id = session.id();
+        let note = if summary.status == SessionStatus::Running {
+            format!("session {id} is at work: compared with now")
+        } else {
+            format!("session {id} was interrupted, without its last state: compared with now")
+        };
+        Ok(Self { old, new: State::now(session)?, note: Some(note) })
     }
 }
 

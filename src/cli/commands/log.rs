@@ -336,9 +336,10 @@ fn log_sessions(directory: &Path, args: &LogArgs, catalog: &Catalog, context: &C
         let summary = &past.summaries[*index];
         std::cmp::Reverse(Recency::new(summary.started, summary.session_id.as_str(), now))
     });
-    let (shown, hidden): (Vec<usize>, Vec<usize>) = order
-        .into_iter()
-        .partition(|index| context.is_verbose || past.summaries[*index].has_changes());
+    let (shown, hidden): (Vec<usize>, Vec<usize>) = order.into_iter().partition(|index| {
+        let summary = &past.summaries[*index];
+        context.is_verbose || summary.has_changes() || summary.lacks_end()
+    });
     if shown.is_empty() && !args.json {
         let directory = Shown::path(directory);
         context.say(format_args!("no session changed something in {directory}"));
@@ -416,8 +417,14 @@ fn print_session(
     let command = command(summary);
     let undone = summary.undone_word();
     let undone = undone.map_or(String::new(), |word| format!("  {YELLOW}{word}{YELLOW:#}"));
-    writeln!(out, "{BOLD}{session_id}{BOLD:#}  {time}{failed}{undone}  {command}")?;
+    let unfinished = Some(summary.status.word()).filter(|_| summary.lacks_end());
+    let unfinished = unfinished.map_or(String::new(), |word| format!("  {YELLOW}{word}{YELLOW:#}"));
+    writeln!(out, "{BOLD}{session_id}{BOLD:#}  {time}{failed}{unfinished}{undone}  {command}")?;
     let palette = Palette::coloured();
+    if summary.lacks_end() && changed.is_empty() {
+        writeln!(out, "  its last state is not recorded (nono diff {session_id})")?;
+        return Ok(());
+    }
     writeln!(out, "  {}", summary_line(&ChangeSummary::of(changed), &palette))?;
     // Changes in a repository are counted above.
     let changed: Vec<&Change> = changed.iter().filter(|change| !change.is_in_git()).collect();
