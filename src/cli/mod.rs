@@ -49,6 +49,7 @@ mod unrecorded;
 mod worktrees;
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
@@ -59,6 +60,7 @@ use context::Context;
 
 use crate::config::Origin;
 pub use error::CliError;
+use nono_engine::path_text::Shown;
 use nono_engine::sys;
 
 /// The result of a command: the exit code.
@@ -86,7 +88,7 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
                 return ExitCode::SUCCESS;
             }
             // A closed stdout is no reason to complain.
-            let _ = error.print();
+            let _ = without_controls(error, &given).print();
             return ExitCode::from(if is_help { 0 } else { 2 });
         }
     };
@@ -116,6 +118,26 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             ExitCode::from(error.exit_code())
         }
     }
+}
+
+/// The same error where an argument has control characters, which act on a terminal: without those,
+/// and without colours, from which they cannot be told.
+fn without_controls(error: clap::Error, given: &[OsString]) -> clap::Error {
+    let is_harmless =
+        |word: &OsString| word.as_os_str() == Shown::bytes(word.as_bytes()).to_string().as_str();
+    if given.iter().all(is_harmless) {
+        return error;
+    }
+    let text = error.render().to_string();
+    let shown: String = text.split_inclusive('\n').map(shown_line).collect();
+    // The prefix is put there again.
+    clap::Error::raw(error.kind(), shown.strip_prefix("error: ").unwrap_or(&shown))
+}
+
+/// A line of a message as it can be shown, with its end.
+fn shown_line(line: &str) -> String {
+    let (text, end) = line.strip_suffix('\n').map_or((line, ""), |text| (text, "\n"));
+    format!("{}{end}", Shown::bytes(text.as_bytes()))
 }
 
 fn dispatch(arguments: Arguments, context: &Context) -> Outcome {

@@ -192,3 +192,37 @@ fn json_has_no_control_characters_of_any_kind() {
     let path = json["snapshots"][1]["changes"][0]["path"].as_str().unwrap();
     assert!(path.ends_with(name), "{path:?}");
 }
+
+#[test]
+fn control_characters_of_an_argument_do_not_reach_the_terminal() {
+    let fixture = Fixture::in_memory();
+    let evil = "\x1b[31m\x1b]0;title\x07\r\u{9b}x";
+    let flag = format!("--{evil}");
+    let wrong: [&[&str]; 7] = [
+        &[evil],
+        &[&flag],
+        &["rollback", evil],
+        &["undo", &flag],
+        &["rollback", "cleanup", "--keep", evil],
+        &["rollback", "restore", evil, "--only", evil],
+        &["snapshot", "-m", evil],
+    ];
+    for arguments in wrong {
+        let told = fixture.nono(arguments);
+        assert!(told.code != 0 && !told.stderr.is_empty(), "{arguments:?}");
+        let is_raw = |c: char| c.is_control() && c != '\n';
+        let raw = told.stdout.chars().chain(told.stderr.chars()).find(|c| is_raw(*c));
+        assert_eq!(raw, None, "{arguments:?}: {:?}", told.stderr);
+    }
+    // On a terminal, where messages have colours of their own.
+    let terminal = fixture.command(&[]);
+    let program = terminal.get_program().to_str().unwrap().to_owned();
+    let words = format!("'{program}' \"$(printf '\\033]0;title\\007')\"");
+    let mut script = std::process::Command::new("script");
+    script.args(["-qec", &words, "/dev/null"]).current_dir(fixture.project());
+    script.envs(terminal.get_envs().filter_map(|(key, value)| Some((key, value?))));
+    let shown = script.stdin(std::process::Stdio::null()).output().unwrap().stdout;
+    let shown = String::from_utf8_lossy(&shown);
+    assert!(shown.contains("unrecognized subcommand"), "{shown:?}");
+    assert!(!shown.contains("\x1b]0;") && !shown.contains('\x07'), "{shown:?}");
+}
