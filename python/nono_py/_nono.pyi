@@ -380,7 +380,7 @@ class RecoveryReport:
         """The snapshot that was being restored."""
 
     @property
-    def outcome(self) -> Literal["finished", "taken_back", "cleared"]:
+    def outcome(self) -> Literal["finished", "taken_back", "not_begun"]:
         """``"finished"``, ``"taken_back"``, or ``"not_begun"``: no path had changed yet."""
 
     @property
@@ -394,6 +394,15 @@ class RecoveryReport:
     @property
     def skipped(self) -> dict[str, str]:
         """What is not as it was in the snapshot, by path, with the reason."""
+
+    @property
+    def lost(self) -> dict[str, str]:
+        """Left-out paths of the snapshot that cannot come back: ``"gone"`` or ``"changed"``; empty
+        unless it is finished."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every path is in the state that was asked for."""
 
     @property
     def safety_snapshot(self) -> Optional[int]:

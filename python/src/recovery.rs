@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use nono_engine::restore::{self, RecoveryOutcome};
 use pyo3::prelude::*;
 
-use crate::restoring::skipped;
+use crate::restoring::{lost, skipped};
 use crate::values::{Change, changes, texts};
 
 /// The result of :meth:`SnapshotManager.recover_restore`.
@@ -59,6 +59,19 @@ impl RecoveryReport {
     #[getter]
     fn skipped(&self) -> BTreeMap<OsString, String> {
         skipped(&self.0.skipped)
+    }
+
+    /// Left-out paths of the snapshot that cannot come back: ``"gone"`` or ``"changed"``; empty
+    /// unless it is finished.
+    #[getter]
+    fn lost(&self) -> BTreeMap<OsString, String> {
+        lost(&self.0.lost)
+    }
+
+    /// Whether every path is in the state that was asked for.
+    #[getter]
+    fn is_complete(&self) -> bool {
+        self.0.is_complete()
     }
 
     /// The snapshot that holds the state before the restore, unless none was taken.

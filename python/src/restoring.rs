@@ -76,6 +76,12 @@ impl Asked {
     }
 }
 
+/// The left-out paths that cannot come back, with the end of each; no rebuildable ones.
+pub(crate) fn lost(lost: &[Lost]) -> BTreeMap<OsString, String> {
+    let told = |lost: &Lost| (lost.path.clone().into_os_string(), lost.what.to_string());
+    lost.iter().filter(|lost| !lost.is_rebuildable).map(told).collect()
+}
+
 /// The paths that stay as they are, with the reasons.
 pub(crate) fn skipped(skipped: &[Skipped]) -> BTreeMap<OsString, String> {
     let mut by_path = BTreeMap::new();
@@ -256,8 +262,7 @@ impl RestoreReport {
     /// Rebuildable directories are not in it.
     #[getter]
     fn lost(&self) -> BTreeMap<OsString, String> {
-        let told = |lost: &Lost| (lost.path.clone().into_os_string(), lost.what.to_string());
-        self.report.lost_for_good().map(told).collect()
+        lost(&self.report.lost)
     }
 
     /// Files that kept changing while the snapshot read them: each has the state that was read,

@@ -61,6 +61,8 @@ def test_a_restore_that_was_killed_is_finished_or_taken_back(
         assert state(work) == (target if report.outcome == "finished" else before)
         if abort or report.outcome != "finished":
             assert report.changes == []
+        assert report.is_complete == (abort == (report.outcome != "finished"))
+        assert report.lost == {}
         assert f"outcome='{report.outcome}'" in repr(report)
         outcomes.add(report.outcome)
         # Once more is nothing.

@@ -4,11 +4,11 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
-use std::process::Command;
 
 use crate::fixture::Fixture;
-use crate::not_run::{needs_root, not_run};
+use crate::not_run::needs_root;
 use crate::observe::{assert_same, observe};
+use crate::trouble::chattr;
 
 /// A project of an ordinary user with a file at the top and one in a directory, both changed.
 fn changed() -> Fixture {
@@ -23,15 +23,6 @@ fn changed() -> Fixture {
 
 fn read(fixture: &Fixture, name: &str) -> String {
     fs::read_to_string(fixture.project().join(name)).unwrap()
-}
-
-fn chattr(change: &str, path: &Path) -> bool {
-    let done = Command::new("chattr").arg(change).arg(path).output();
-    let is_done = done.is_ok_and(|done| done.status.success());
-    if !is_done {
-        not_run(format_args!("chattr {change} does not work here"));
-    }
-    is_done
 }
 
 /// Makes a path unchangeable for an ordinary user, or changeable again.
@@ -75,7 +66,7 @@ fn what_cannot_be_changed_is_named_first_and_the_rest_is_restored_on_demand() {
         }
         let before = observe(&fixture.project());
         let named = fixture.project().join(stays);
-        // Who owns a path is a later change.
+        // The owner of a path is a later change.
         let undo = ["undo", "--yes", "--force"];
         let refused = fixture.nono(&undo).fails(1, "nothing was changed");
         let said = format!("{what}: {}", refused.stderr);

@@ -6,7 +6,6 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::Command;
 
 use crate::fixture::Fixture;
 use crate::observe::{assert_same, observe};
@@ -178,19 +177,10 @@ fn an_undo_repeated_after_a_kill_takes_no_other_session() {
     fixture.write("b", "first\n");
     fixture.record("echo second > a").success();
     fixture.record("echo second > b").success();
-    let keep = fixture.path("keep");
-    fs::create_dir(&keep).unwrap();
-    let copy = |from: PathBuf, to: PathBuf| {
-        for name in ["project", "home"] {
-            let _ = fs::remove_dir_all(to.join(name));
-            let copied = Command::new("cp").arg("-a").arg(from.join(name)).arg(&to).status();
-            assert!(copied.unwrap().success());
-        }
-    };
-    copy(fixture.path(""), keep.clone());
+    fixture.copy_state("", "keep");
     let (mut point, mut refused, mut over) = (1, 0, 0);
     loop {
-        copy(keep.clone(), fixture.path(""));
+        fixture.copy_state("keep", "");
         let mut undo = fixture.command(&["undo", "--yes"]);
         let output = undo.env("NONO_FAIL_POINT", point.to_string()).output().unwrap();
         if output.status.signal().is_none() {

@@ -4,7 +4,6 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
@@ -22,28 +21,16 @@ impl Store {
     fn new() -> Self {
         let fixture = Fixture::ordinary_user();
         fixture.write("a", "before");
-        let (elsewhere, keep) = (fixture.path("elsewhere"), fixture.path("keep"));
-        for made in [&elsewhere, &keep] {
-            fs::create_dir(made).unwrap();
-        }
+        let elsewhere = fixture.path("elsewhere");
+        fs::create_dir(&elsewhere).unwrap();
         fs::write(elsewhere.join("a"), "before").unwrap();
         let elsewhere = elsewhere.to_str().unwrap();
         let taken = fixture.nono(&["snapshot", elsewhere, "--json"]).success().json();
         let other = fixture.store().join(taken["session_id"].as_str().unwrap());
         fixture.record("echo after > a; echo new > b").success();
         let store = Self { good: fixture.latest(), fixture, other };
-        store.copy("", "keep");
+        store.fixture.copy_state("", "keep");
         store
-    }
-
-    fn copy(&self, from: &str, to: &str) {
-        for name in ["project", "home"] {
-            let target = self.fixture.path(to).join(name);
-            let _ = fs::remove_dir_all(&target);
-            let mut copy = Command::new("cp");
-            copy.arg("-a").arg(self.fixture.path(from).join(name)).arg(self.fixture.path(to));
-            assert!(copy.status().unwrap().success());
-        }
     }
 }
 
@@ -111,7 +98,7 @@ fn a_damaged_session_is_in_the_way_of_no_other() {
         &["status", "--json"],
     ];
     for (name, is_named, damage) in DAMAGES {
-        store.copy("keep", "");
+        store.fixture.copy_state("keep", "");
         damage(&store.other);
         for arguments in about_the_good {
             let done = fixture.nono(arguments);

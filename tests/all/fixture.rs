@@ -209,6 +209,19 @@ impl Fixture {
         command
     }
 
+    /// Copies the project and the home from one directory of the fixture to another, in the place of
+    /// those that are there; "" is the fixture's own.
+    pub fn copy_state(&self, from: &str, to: &str) {
+        for name in ["project", "home"] {
+            let target = self.path(to).join(name);
+            let _ = fs::remove_dir_all(&target);
+            fs::create_dir_all(self.path(to)).unwrap();
+            let mut copy = Command::new("cp");
+            copy.arg("-a").arg(self.path(from).join(name)).arg(self.path(to));
+            assert!(copy.status().unwrap().success());
+        }
+    }
+
     pub fn nono(&self, arguments: &[&str]) -> Finished {
         finished(self.command(arguments).output().unwrap())
     }

@@ -32,7 +32,7 @@ const FILLS: &str = "rm file*; mkdir logs; head -c 1000000 /dev/zero | tr '\\0' 
 
 #[test]
 fn a_full_disk_of_the_project_is_named_and_what_goes_anyway_makes_space() {
-    // What surely cannot fit is found before it is tried, other files while they are written.
+    // A file that surely cannot fit is found before it is tried, others while they are written.
     for (count, kilobytes) in [(1, 700), (40, 20)] {
         let fixture = Fixture::new();
         let Some(disk) = SmallDisk::mount(&fixture.project(), 2048) else { return };

@@ -6,7 +6,6 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::Command;
 
 use crate::fixture::Fixture;
 use crate::observe::{Observed, observe};
@@ -53,31 +52,17 @@ impl Scene {
         fs::remove_file(project.join("linked")).unwrap();
         let second = observe(&project);
         let scene = Self { fixture, session, old: second, new: first };
-        fs::create_dir(scene.fixture.path("pristine")).unwrap();
         scene.keep();
         scene
     }
 
     /// Makes the state of the moment the one that every attempt begins with.
     pub fn keep(&self) {
-        self.copy("", "pristine");
+        self.fixture.copy_state("", "pristine");
     }
 
     pub fn reset(&self) {
-        self.copy("pristine", "");
-    }
-
-    fn copy(&self, from: &str, to: &str) {
-        let mut command = Command::new("cp");
-        command.arg("-a");
-        for name in ["project", "home"] {
-            let target = self.fixture.path(to).join(name);
-            if target.exists() {
-                fs::remove_dir_all(&target).unwrap();
-            }
-            command.arg(self.fixture.path(from).join(name));
-        }
-        assert!(command.arg(self.fixture.path(to)).status().unwrap().success());
+        self.fixture.copy_state("pristine", "");
     }
 
     /// Runs the program until it ends or passes so many points; says whether it was killed.

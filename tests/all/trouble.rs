@@ -386,7 +386,7 @@ fn restores_snapshots_and_cleanups_at_the_same_time_are_never_mixed() {
 }
 
 /// `chattr` on a file; `false`, and said loudly, where that is not possible.
-fn chattr(change: &str, path: &std::path::Path) -> bool {
+pub fn chattr(change: &str, path: &std::path::Path) -> bool {
     let done = std::process::Command::new("chattr").arg(change).arg(path).output();
     let is_done = done.is_ok_and(|output| output.status.success());
     if !is_done {

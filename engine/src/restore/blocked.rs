@@ -5,7 +5,9 @@
 //! of the inodes (`chattr`). A directory of this user is made writable by the restore itself.
 //! Attributes that may not be set are no obstacle: they are named when the rest is done.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
+use std::os::unix::ffi::OsStrExt;
 
 use super::places::{Place, Places};
 use super::plan::{RestorePlan, Skipped};
@@ -27,7 +29,7 @@ impl RestorePlan {
         let removed = actions.removals.iter().map(|removal| (removal.path.as_slice(), true));
         let put = actions.puts.iter().map(|put| (put.path.as_slice(), put.current.is_some()));
         let new = actions.directories.iter().map(|path| (path.as_slice(), false));
-        let mut directories: HashMap<Vec<u8>, Option<String>> = HashMap::new();
+        let mut directories: HashMap<&[u8], Directory> = HashMap::new();
         let mut blocked = Vec::new();
         for (path, is_there) in removed.chain(put).chain(new) {
             let parent = byte_path::split(path).0;
@@ -39,16 +41,16 @@ impl RestorePlan {
                 Err(error) if error.is_gone() || error.is_symlink_in_path() => continue,
                 place => place?,
             };
-            let of_directory = match directories.get(parent) {
-                Some(known) => known.clone(),
-                None => {
-                    let found = obstacle_of(&dir)?;
-                    directories.insert(parent.to_vec(), found.clone());
-                    found
-                }
+            let directory = match directories.entry(parent) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(unknown) => unknown.insert(Directory::of(&dir)?),
             };
-            let own = || if is_there { obstacle_at(&dir, &name) } else { Ok(None) };
-            if let Some(reason) = of_directory.map_or_else(own, |reason| Ok(Some(reason)))? {
+            let reason = match &directory.obstacle {
+                Some(reason) => Some(reason.clone()),
+                None if is_there => directory.obstacle_at(&dir, &name)?,
+                None => None,
+            };
+            if let Some(reason) = reason {
                 blocked.push(Skipped { path: to_path(path).to_owned(), reason });
             }
         }
@@ -58,7 +60,6 @@ impl RestorePlan {
 
     /// Leaves these paths as they are, and git directories that one of them is in.
     pub(super) fn leave_blocked(&mut self, blocked: Vec<Skipped>, repositories: &Repositories) {
-        use std::os::unix::ffi::OsStrExt;
         let left: HashSet<Vec<u8>> = blocked
             .iter()
             .map(|skipped| skipped.path.as_os_str().as_bytes())
@@ -70,33 +71,45 @@ impl RestorePlan {
     }
 }
 
-/// Why no name in a directory can be changed, if that is so.
-fn obstacle_of(dir: &Dir) -> sys::Result<Option<String>> {
-    if let Some(cause) = dir.obstacle_of_self() {
-        return Ok(Some(format!("its directory is {cause}")));
-    }
-    let stat = dir.stat_self()?;
-    Ok(match dir.refused_to_change()? {
-        None => None,
-        Some(Refused::ReadOnly) => Some("its file system is read-only".to_owned()),
-        // The restore gives itself the right for the time being.
-        Some(Refused::NoRight) if stat.uid == sys::effective_uid() => None,
-        Some(Refused::NoRight) => {
-            let owner = stat.uid;
-            Some(format!("its directory belongs to user {owner}, and may not be written"))
-        }
-    })
+/// A directory in which names change.
+struct Directory {
+    /// Why none of them can, if that is so.
+    obstacle: Option<String>,
+    /// Whether only their owners can.
+    is_guarded: bool,
 }
 
-/// Why a name cannot be moved or replaced although its directory can be written, if that is so.
-fn obstacle_at(dir: &Dir, name: &[u8]) -> sys::Result<Option<String>> {
-    if let Some(cause) = dir.obstacle(name) {
-        return Ok(Some(format!("it is {cause}")));
+impl Directory {
+    fn of(dir: &Dir) -> sys::Result<Self> {
+        let (stat, user) = (dir.stat_self()?, sys::effective_uid());
+        let is_guarded = user != 0 && stat.mode & STICKY != 0 && stat.uid != user;
+        let frozen = dir.obstacle_of_self().map(|cause| format!("its directory is {cause}"));
+        let obstacle = match (frozen, dir.refused_to_change()?) {
+            (Some(frozen), _) => Some(frozen),
+            (None, None) => None,
+            (None, Some(Refused::ReadOnly)) => Some("its file system is read-only".to_owned()),
+            // The restore gives itself the right for the time being.
+            (None, Some(Refused::NoRight)) if stat.uid == user => None,
+            (None, Some(Refused::NoRight)) => {
+                let owner = stat.uid;
+                Some(format!("its directory belongs to user {owner}, and may not be written"))
+            }
+        };
+        Ok(Self { obstacle, is_guarded })
     }
-    let (user, above) = (sys::effective_uid(), dir.stat_self()?);
-    if user == 0 || above.mode & STICKY == 0 || above.uid == user {
-        return Ok(None);
+
+    /// Why a name cannot be moved or replaced although the directory can be written, if that is so.
+    fn obstacle_at(&self, dir: &Dir, name: &[u8]) -> sys::Result<Option<String>> {
+        if let Some(cause) = dir.obstacle(name) {
+            return Ok(Some(format!("it is {cause}")));
+        }
+        if !self.is_guarded {
+            return Ok(None);
+        }
+        let user = sys::effective_uid();
+        let owner = dir.try_stat(name)?.map(|stat| stat.uid).filter(|owner| *owner != user);
+        let said =
+            |owner| format!("it belongs to user {owner}, in a directory with the sticky bit");
+        Ok(owner.map(said))
     }
-    let owner = dir.try_stat(name)?.map(|stat| stat.uid).filter(|owner| *owner != user);
-    Ok(owner.map(|owner| format!("it belongs to user {owner}, in a directory with the sticky bit")))
 }

@@ -111,8 +111,8 @@ pub struct RestoreReport {
     pub on_conflict: OnConflict,
     /// The paths that differ from the snapshot, and why.
     pub skipped: Vec<Skipped>,
-    /// Paths that cannot be changed, and why; only in a dry run. A restore does nothing then, unless
-    /// [`RestoreOptions::skip_blocked`] leaves them.
+    /// Paths that cannot be changed, and why; only in a dry run. A restore does nothing then,
+    /// unless [`RestoreOptions::skip_blocked`] leaves them.
     #[serde(default)]
     pub blocked: Vec<Skipped>,
     /// New paths without a record, which stay: directories with the mark of a program that rebuilds

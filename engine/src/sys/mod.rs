@@ -34,7 +34,7 @@ mod thread;
 mod xattr;
 
 pub use dir::Dir;
-pub(crate) use dir::{ListedName, MountId};
+pub(crate) use dir::{FUSE_SUPER_MAGIC, ListedName, MountId};
 pub(crate) use early_flush::EarlyFlush;
 pub use error::IoContext;
 pub use error::{Error, Result};
@@ -73,7 +73,7 @@ pub fn refuse_to_write_as_root(dir: &std::path::Path) -> Result<()> {
     if effective_uid() != 0 {
         return Ok(());
     }
-    // Who cannot look there cannot write there either, and hears of it then.
+    // A user who cannot look there cannot write there either, and the write says so.
     let Ok(stat) = Dir::open(dir).and_then(|dir| dir.stat_self()) else { return Ok(()) };
     let owner = stat.uid;
     if owner == 0 || owner == OVERFLOW_UID {

@@ -196,8 +196,8 @@ pub(in crate::cli) fn remind(store: &StoreArgs, context: &Context) -> Vec<Recove
              staged is removed",
             report.snapshot
         ));
+        warn_of_skipped(&report.skipped, context);
         if is_finished(&report) {
-            warn_of_skipped(&report.skipped, context);
             report_lost(&report.lost, context);
             finished.push(report);
         }

@@ -3,8 +3,8 @@
 //! It lies in the session's directory from before the first staging directory is made until the
 //! last one is gone, and is only ever replaced as a whole. Without work in it, there are staging
 //! directories to clear away and nothing else to do: it says whether no path has changed yet or all
-//! have. With work, the commit has begun: the steps are all listed. How far it came is read from the
-//! disk, so that carrying out a step twice is the same as once. `docs/format.md` has the bytes. The
+//! have. With work, the commit has begun: the steps are all listed. The disk shows how far it came,
+//! so that carrying out a step twice is the same as once. `docs/format.md` has the bytes. The
 //! decoder is total: any bytes give a journal or an error.
 
 mod codec;
@@ -45,9 +45,9 @@ pub(crate) struct Journal {
 /// The state of every path once no step is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// That of the snapshot.
+    /// The paths have the state of the snapshot.
     Finished,
-    /// That before the restore.
+    /// The paths have the state before the restore.
     TakenBack,
 }
 

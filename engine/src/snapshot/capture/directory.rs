@@ -13,7 +13,7 @@ use crate::object::{ContentHash, Midstates, Node, Tree, TreeEntry, Xattrs};
 use crate::snapshot::ignore_rules::{InheritedRules, RootRules, RulesInside, store_file};
 use crate::snapshot::known::KnownDir;
 use crate::stat_cache::{CachedDirectory, CachedFile, StatKey};
-use crate::sys::{self, Dir, FileKind, ListedName, Stat};
+use crate::sys::{self, Dir, FUSE_SUPER_MAGIC, FileKind, ListedName, Stat};
 use crate::walk::{self, Databases, FoundEntry, IgnoreFile, Known, Mode, Repository};
 
 /// Files are hashed in batches of at most so many files and bytes: large enough that handing one to
@@ -481,7 +481,6 @@ impl Capturer<'_> {
 /// File systems that show something else than stored files, nono's own mounts among them. Numbers
 /// are from `statfs(2)`.
 fn is_virtual_file_system(magic: u64) -> bool {
-    const FUSE: u64 = 0x6573_5546;
     const PROC: u64 = 0x9fa0;
     const SYSFS: u64 = 0x6265_6572;
     const DEVPTS: u64 = 0x1cd1;
@@ -491,6 +490,6 @@ fn is_virtual_file_system(magic: u64) -> bool {
     const TRACEFS: u64 = 0x7472_6163;
     const SECURITYFS: u64 = 0x7363_6673;
     const AUTOFS: u64 = 0x0187;
-    [FUSE, PROC, SYSFS, DEVPTS, CGROUP, CGROUP2, DEBUGFS, TRACEFS, SECURITYFS, AUTOFS]
-        .contains(&magic)
+    let others = [PROC, SYSFS, DEVPTS, CGROUP, CGROUP2, DEBUGFS, TRACEFS, SECURITYFS, AUTOFS];
+    magic == FUSE_SUPER_MAGIC || others.contains(&magic)
 }

@@ -17,6 +17,9 @@ pub(crate) struct MountId {
     id: Option<u64>,
 }
 
+/// Magic number of FUSE, from `linux/magic.h`.
+pub(crate) const FUSE_SUPER_MAGIC: u64 = 0x6573_5546;
+
 impl Dir {
     /// The area in which names can be moved: the file system, and the mount of it. The same file
     /// system may be mounted twice, one inside the other, and no name moves from mount to mount.

@@ -21,17 +21,16 @@ use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
 use super::Dir;
+use super::file_system::FUSE_SUPER_MAGIC;
 use crate::sys::error::{Error, IoContext, Result};
 use crate::sys::fail_point::{self, Operation, Place};
-use crate::sys::frozen;
 use crate::sys::stat::{FileKind, Stat};
+use crate::sys::{frozen, random_bytes};
 
-/// Magic number of FUSE, from `linux/magic.h`.
-const FUSE_SUPER_MAGIC: u64 = 0x6573_5546;
 /// Behind the name of a staged file: the one that it is exchanged with, on its way.
 const ASIDE: &[u8] = b".aside";
-/// Behind a name on which the flags of a rename are tried.
-const TRIED: &[u8] = b".tried";
+/// In front of a name on which the flags of a rename are tried.
+const TRIED: &[u8] = b".nono-tried-";
 
 impl Dir {
     /// Moves a name to one that must be free.
@@ -45,7 +44,7 @@ impl Dir {
             Err(error)
                 if error.kind() == ErrorKind::AlreadyExists
                     && self.is_half_moved(name, target, new_name)?
-                    && self.refuses_flags(name)? =>
+                    && self.refuses_flags()? =>
             {
                 self.move_in_parts(name, target, new_name)
             }
@@ -119,7 +118,7 @@ impl Dir {
     /// # Errors
     /// The first call that fails.
     pub(crate) fn undo_half_move(&self, name: &[u8], target: &Dir, new_name: &[u8]) -> Result<()> {
-        if !self.is_half_moved(name, target, new_name)? || !self.refuses_flags(name)? {
+        if !self.is_half_moved(name, target, new_name)? || !self.refuses_flags()? {
             return Ok(());
         }
         match target.stat(new_name)?.kind {
@@ -138,13 +137,17 @@ impl Dir {
         Ok(is_second_name || may_be_held && is_placeholder(&new))
     }
 
-    /// Whether the flags of a rename are unknown in this directory, tried with a name of it.
-    fn refuses_flags(&self, name: &[u8]) -> Result<bool> {
-        let tried = [name, TRIED].concat();
-        match self.rename_with(name, self, &tried, RenameFlags::NOREPLACE) {
-            Ok(()) => self.rename(&tried, self, name).map(|()| false),
-            Err(error) if has_no_flags(&error) => Ok(true),
-            Err(error) => Err(error),
+    /// Whether the flags of a rename are unknown in this directory, tried with a name of its own.
+    fn refuses_flags(&self) -> Result<bool> {
+        let tried = [TRIED, hex::encode(random_bytes()?).as_bytes()].concat();
+        let moved = [&tried, ASIDE].concat();
+        self.make_dir(&tried, 0o700)?;
+        match self.rename_with(&tried, self, &moved, RenameFlags::NOREPLACE) {
+            Ok(()) => self.remove_dir(&moved).map(|()| false),
+            Err(error) => {
+                self.remove_dir(&tried)?;
+                if has_no_flags(&error) { Ok(true) } else { Err(error) }
+            }
         }
     }
 
