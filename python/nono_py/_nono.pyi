@@ -428,6 +428,12 @@ class Conflict:
         path, or may have.
         """
 
+    @property
+    def beside(self) -> list[str]:
+        """For an undo: ids of the sessions that were at work on the path at the same time, and
+        may have changed it.
+        """
+
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...

@@ -102,6 +102,7 @@ pub(crate) struct Conflict {
     path: PathBuf,
     change_type: ChangeType,
     user_step: Option<u64>,
+    beside: Vec<String>,
 }
 
 #[pymethods]
@@ -123,6 +124,13 @@ impl Conflict {
     #[getter]
     fn user_step(&self) -> Option<u64> {
         self.user_step
+    }
+
+    /// For an undo: ids of the sessions that were at work on the path at the same time, and may
+    /// have changed it.
+    #[getter]
+    fn beside(&self) -> Vec<String> {
+        self.beside.clone()
     }
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
@@ -231,6 +239,7 @@ impl RestoreReport {
             path: it.path.clone(),
             change_type: it.change_type,
             user_step: it.user_edit.map(|edit| edit.step),
+            beside: it.beside.clone(),
         };
         conflicts.map(conflict).collect()
     }

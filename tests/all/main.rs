@@ -7,6 +7,7 @@ mod archive_copies;
 mod archive_members;
 mod archives;
 mod attacks;
+mod beside;
 mod blocked;
 mod chunks;
 mod comfort;

@@ -103,6 +103,29 @@ fn the_review_names_the_step_that_changed_the_path_at_the_cursor_last() {
 }
 
 #[test]
+fn the_review_of_an_agents_session_spares_what_the_user_edited() {
+    let fixture = fixture();
+    let agent = Agent::new(&fixture, "claude-code");
+    agent.hook("SessionStart", &json!({"source": "startup"}));
+    agent.prompt("tidy up");
+    agent.shell("echo 1 > changed");
+    agent.turn_end();
+    fixture.write("mine", "by hand\n");
+    agent.prompt("go on");
+    agent.shell("rm deleted");
+    agent.end();
+    let terminal = shell(&fixture, "");
+    terminal.line(&format!("{NONO} rollback review latest"));
+    terminal.wait_for("mine");
+    terminal.keys(&["R"]);
+    terminal.wait_for("[y/N]");
+    end(&terminal, &["y"]);
+    terminal.wait_for("not by the session, so it stays: mine");
+    let text = |name: &str| fs::read_to_string(fixture.project().join(name)).unwrap();
+    assert_eq!(["changed", "deleted", "mine"].map(text), ["before\n", "still here\n", "by hand\n"]);
+}
+
+#[test]
 fn ctrl_c_in_the_review_keeps_everything_even_when_asked() {
     for keys in [&["C-c"][..], &["a", "r", "C-c"], &["R", "C-c"], &["C-d"], &["/", "x", "C-c"]] {
         let fixture = fixture();

@@ -150,6 +150,53 @@ fn what_both_changed_is_a_conflict_that_names_the_step() {
 }
 
 #[test]
+fn lists_and_counts_tell_the_users_edits_apart() {
+    let fixture = Fixture::new();
+    together(&fixture);
+    let list = fixture.nono(&["list", "--json"]).success().json();
+    let count =
+        |session: &Value| (session["changes"]["modified"].clone(), session["user_changes"].clone());
+    assert_eq!(count(&list[0]), (json!(2), json!(1)), "{list}");
+    let status = fixture.nono(&["status", "--json"]).success().json();
+    assert_eq!(count(&status["session"]), (json!(2), json!(1)), "{status}");
+    let show = fixture.nono(&["show", "--json"]).success().json();
+    assert_eq!(count(&show), (json!(2), json!(1)), "{show}");
+    for words in [&["list"][..], &["status"]] {
+        let said = fixture.nono(words).success();
+        assert!(said.says("~2 modified  (1 more by you)"), "{}", said.stdout);
+    }
+    let asked = fixture.nono(&["undo", "--dry-run"]).fails(1, "all of its 2 steps");
+    assert!(asked.says("changes to undo: ~2 modified"), "{}", asked.stdout);
+}
+
+#[test]
+fn a_deletion_by_hand_is_not_the_work_of_an_older_session_that_is_open() {
+    let fixture = Fixture::new();
+    for name in ["both", "mine"] {
+        fixture.write(name, "0");
+    }
+    let agent = started(&fixture);
+    agent.shell("echo 1 > both");
+    agent.turn_end();
+    fixture.record("echo 2 > both; echo 2 > other").success();
+    remove(&fixture, "both");
+    let refused =
+        undo(&fixture, &["both"]).fails(1, "both was changed after the session (deleted)");
+    assert!(!refused.says("by session"), "{}", refused.stderr);
+    // What an agent did later is.
+    agent.prompt("two");
+    agent.shell("echo 3 > other");
+    let agents = fixture.nono(&["list", "--json"]).success().json();
+    let agents = agents.as_array().unwrap().iter().find(|it| it["agent"].is_object()).unwrap();
+    let said = format!("(modified, by session {})", agents["session_id"].as_str().unwrap());
+    undo(&fixture, &["other"]).fails(1, &said);
+    remove(&fixture, "mine");
+    agent.prompt("three");
+    let error = undo(&fixture, &["mine"]).fails(1, "you or others changed it");
+    assert!(error.says("nono restore"), "{}", error.stderr);
+}
+
+#[test]
 fn where_thinning_hides_whose_a_change_is_it_is_a_conflict() {
     let fixture = Fixture::new();
     together(&fixture);

@@ -13,9 +13,10 @@
 //! were taken by hand, and of an agent, it guards what is newer than the last of them.
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::iter::Peekable;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -50,6 +51,10 @@ pub struct Conflict {
     /// agent, who changed it as well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_edit: Option<UserEdit>,
+    /// For an undo: sessions that were at work on the path at the same time, and may have made the
+    /// change as well, or in place of the undone one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<String>,
 }
 
 /// The last edit of a path by the user in the session of an agent.
@@ -106,6 +111,8 @@ pub(super) struct AllConflicts {
     pub(super) paths: Conflicts,
     /// Git directories, each as one thing.
     pub(super) repositories: Vec<Conflict>,
+    /// The sessions that were at work at the same time, for each path that they may have changed.
+    pub(super) beside: HashMap<Vec<u8>, Vec<String>>,
 }
 
 impl AllConflicts {
@@ -116,6 +123,10 @@ impl AllConflicts {
     /// As they are told: sorted by path.
     pub(super) fn told(&self) -> Vec<Conflict> {
         let mut told = self.paths.told();
+        for conflict in &mut told {
+            let path = conflict.path.as_os_str().as_bytes();
+            conflict.beside = self.beside.get(path).cloned().unwrap_or_default();
+        }
         told.extend_from_slice(&self.repositories);
         told.sort_by(|a, b| a.path.cmp(&b.path));
         told
@@ -141,6 +152,7 @@ impl Conflicts {
             sessions: Vec::new(),
             repository: None,
             user_edit: later.user_edit,
+            beside: Vec::new(),
         };
         self.iter().map(conflict).collect()
     }

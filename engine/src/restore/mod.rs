@@ -21,7 +21,9 @@ mod error;
 mod extent;
 mod journal;
 mod make;
+mod makers;
 mod narrow;
+mod others;
 mod outcome;
 mod own_edits;
 mod owners;
@@ -68,6 +70,7 @@ pub use discard::DiscardReport;
 pub use error::RestoreError;
 #[cfg(feature = "fuzzing")]
 pub(crate) use journal::Journal;
+pub(crate) use makers::{changed_by_session, count_by_maker};
 use plan::RestorePlan;
 pub use plan::Skipped;
 use planned::Planned;

@@ -4,8 +4,12 @@ use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
+
 use super::check_selection::{Present, check_selection};
 use super::conflicts::{self, AllConflicts, OverwrittenEdit, RepositoryConflict};
+use super::makers::{self, Link, Makers, Window};
+use super::others::Contested;
 use super::places::Places;
 use super::plan::{self, RestorePlan, Skipped};
 use super::repositories::Repositories;
@@ -102,12 +106,16 @@ impl SnapshotManager {
             let mut paths = conflicts::conflicts(source, chain, current_root, &plan)?;
             let repositories =
                 repositories.conflicts(source, chain, current_root, &plan, &mut paths)?;
-            AllConflicts { paths, repositories }
+            AllConflicts { paths, repositories, ..AllConflicts::default() }
         } else {
             AllConflicts::default()
         };
         let (mut left, mut spared) = (HashSet::new(), Vec::new());
         let mut overwritten = Vec::new();
+        let links = match last.filter(|_| options.is_undo) {
+            Some(last) => makers::links(chain, &metadata, target, last.number),
+            None => Vec::new(),
+        };
         // To overwrite is an answer about the conflicts alone.
         if let (true, Some(last)) = (options.is_undo && has_later_changes, last) {
             let (before, after) = (&target.merkle_root, &last.merkle_root);
@@ -122,7 +130,7 @@ impl SnapshotManager {
                 left.extend(spared.iter().map(|path| bytes_of(path)));
             }
             if metadata.origin == SessionOrigin::Agent {
-                let edits = UserEdits::find(source, chain, &metadata, target, &repositories)?;
+                let edits = UserEdits::find(source, &links, &repositories)?;
                 spared.extend(edits.settle(&plan, &repositories, &mut conflicts, &mut left));
                 spared.sort();
                 overwritten = edits.overwritten(source, chain, target, &plan)?;
@@ -131,6 +139,14 @@ impl SnapshotManager {
                     selected.contains(&path) && repositories.of_path(&path).is_none()
                 });
             }
+        }
+        if options.is_undo {
+            self.contest(source, states, current_root, links, &repositories)?.settle(
+                &plan,
+                &repositories,
+                &mut conflicts,
+                &left,
+            );
         }
         if options.on_conflict == OnConflict::KeepNewer {
             left.extend(conflicts.paths.iter().map(|(path, _)| path));
@@ -169,6 +185,40 @@ impl SnapshotManager {
             leaves_undone,
             blocked,
         })
+    }
+}
+
+impl SnapshotManager {
+    /// The paths that other sessions may have changed at the time of this one.
+    fn contest<'a>(
+        &self,
+        source: &dyn ObjectSource,
+        states: &'a States,
+        current_root: &'a ContentHash,
+        mut links: Vec<Link<'a>>,
+        repositories: &Repositories,
+    ) -> Result<Contested, RestoreError> {
+        let session = self.session();
+        let metadata = session.metadata()?;
+        let target = &states.target.manifest;
+        if metadata.origin == SessionOrigin::Run {
+            if let (Some(last), Some(ended)) = (links.last_mut(), metadata.ended) {
+                // Its last state was captured before that.
+                last.window.to = last.window.to.max(ended);
+            }
+            if metadata.ended.is_none() {
+                let last = conflicts::last_ordinary(&states.chain).unwrap_or(target);
+                links.push(Link {
+                    before: &last.merkle_root,
+                    after: current_root,
+                    restored: None,
+                    makers: Makers { session: true, user: None },
+                    number: last.number,
+                    window: Window { from: last.timestamp, to: Timestamp::MAX },
+                });
+            }
+        }
+        Contested::find(source, session, &links, repositories)
     }
 }
 

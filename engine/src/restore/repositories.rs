@@ -255,6 +255,7 @@ impl Repositories {
                 sessions: Vec::new(),
                 repository: Some(repository),
                 user_edit: None,
+                beside: Vec::new(),
             });
             decided.insert(git_dir, conflict);
         }

@@ -1,155 +1,22 @@
 //! The user's own edits between the calls of an agent: an undo of the agent's session spares them.
 //!
-//! The steps of the session say whose each change is. A path that only the user changed stays, and
-//! is named as spared. A path that both changed is a conflict. Always true: where nobody can tell
-//! whose a change is, it counts as both's, so the path is a conflict and is never overwritten
-//! unasked. That is so for a thinned step that goes with the next one of another maker, for late
-//! changes, for snapshots that a person took, and for all of a session with a damaged state.
-//!
-//! What an undo brought to a path is nobody's change: the state before a restore and the one after
-//! it differ by what was restored.
+//! The [links](super::makers) of the session say whose each change is. A path that only the user
+//! changed stays, and is named as spared. A path that both changed, or may have, is a conflict. In a
+//! session with a damaged state, every path is one.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 
-use super::conflicts::{
-    self, AllConflicts, Alongside, Conflict, Conflicts, Later, OverwrittenEdit, UserEdit,
-};
+use super::conflicts::{AllConflicts, Conflict, Conflicts, Later, OverwrittenEdit, UserEdit};
+use super::makers::{Link, Makers};
 use super::plan::RestorePlan;
 use super::repositories::Repositories;
 use crate::byte_path;
-use crate::diff::{self, ChangeType, Lookup, Told};
-use crate::object::{ContentHash, Node};
+use crate::diff::{ChangeType, Lookup, Told};
+use crate::object::Node;
 use crate::path_text::to_path;
-use crate::snapshot::{
-    LoadedManifest, SessionMetadata, SnapshotKind, SnapshotManifest, Step, StepKind,
-};
+use crate::snapshot::{LoadedManifest, SnapshotManifest};
 use crate::store::{ObjectSource, StoreError, read_root_tree};
-
-/// The makers of the changes between two states.
-#[derive(Debug, Clone, Copy, Default)]
-struct Makers {
-    agent: bool,
-    /// Number of the last snapshot whose changes may be the user's.
-    user: Option<u64>,
-}
-
-impl Makers {
-    fn of(manifest: &SnapshotManifest) -> Self {
-        let user = Some(manifest.number);
-        let agents = Self { agent: true, user: None };
-        if manifest.kind == SnapshotKind::Safety {
-            // No call had recorded it.
-            return Self { agent: false, user };
-        }
-        match &manifest.step {
-            Some(Step { kind: StepKind::Tool, .. }) => agents,
-            Some(Step { kind: StepKind::Checkpoint, call_id: Some(_), .. }) => agents,
-            Some(Step { kind: StepKind::UserEdits, .. }) => Self { agent: false, user },
-            Some(Step { kind: StepKind::Undo, .. }) => Self::default(),
-            Some(Step { kind: StepKind::Late | StepKind::Checkpoint, .. }) | None => {
-                Self { agent: true, user }
-            }
-        }
-    }
-
-    fn and(self, later: Self) -> Self {
-        Self { agent: self.agent || later.agent, user: later.user.or(self.user) }
-    }
-}
-
-/// Two states of the session that can be read, the first right before the second but for what was
-/// removed.
-struct Link<'a> {
-    before: &'a ContentHash,
-    after: &'a ContentHash,
-    /// What a restore brought back between the two.
-    restored: Option<&'a ContentHash>,
-    makers: Makers,
-    /// Number of the second.
-    number: u64,
-}
-
-impl Link<'_> {
-    /// Hands out the changes between the two that no restore explains.
-    fn each_change(
-        &self,
-        source: &dyn ObjectSource,
-        mut found: impl FnMut(Vec<u8>, ChangeType),
-    ) -> Result<(), StoreError> {
-        let restored = self.restored.map(|root| diff::differences(source, root, self.after));
-        let mut from_restored = restored.transpose()?.map(Alongside::new);
-        for difference in diff::differences(source, self.before, self.after)? {
-            let difference = difference?;
-            let Some(change_type) = difference.change_type() else { continue };
-            let is_explained = match &mut from_restored {
-                Some(differences) => {
-                    let other = differences.at(&difference.path)?;
-                    other.and_then(|other| other.change_type()).is_none()
-                }
-                None => false,
-            };
-            if !is_explained {
-                found(difference.path, change_type);
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Link<'_> {
-    /// The git directories in which somebody worked between the two; a restore is nobody's work.
-    fn worked_on(
-        &self,
-        source: &dyn ObjectSource,
-        repositories: &Repositories,
-    ) -> Result<Vec<Vec<u8>>, StoreError> {
-        let mut found = repositories.worked_on_between(source, self.before, self.after)?;
-        if let (Some(restored), false) = (self.restored, found.is_empty()) {
-            let since = repositories.worked_on_between(source, restored, self.after)?;
-            found.retain(|git_dir| since.contains(git_dir));
-        }
-        Ok(found)
-    }
-}
-
-/// The links from a snapshot to the last ordinary one.
-fn links<'a>(
-    chain: &'a [LoadedManifest],
-    metadata: &SessionMetadata,
-    target: &'a SnapshotManifest,
-) -> Vec<Link<'a>> {
-    let Some(last) = conflicts::last_ordinary(chain) else { return Vec::new() };
-    let mut links = Vec::new();
-    let (mut before, mut makers, mut next) = (target, Makers::default(), target.number + 1);
-    let later = chain.iter().map(|loaded| &loaded.manifest);
-    for manifest in later.filter(|it| (target.number + 1..=last.number).contains(&it.number)) {
-        if manifest.number > next {
-            // Nobody can read whose those are.
-            makers = makers.and(Makers { agent: true, user: Some(manifest.number - 1) });
-        }
-        next = manifest.number + 1;
-        makers = makers.and(Makers::of(manifest));
-        if metadata.removal(manifest.number).is_some() {
-            continue;
-        }
-        let restored = before.restores.filter(|number| metadata.removal(*number).is_none());
-        let restored = restored.and_then(|number| {
-            let target = chain.iter().find(|target| target.manifest.number == number)?;
-            Some(&target.manifest.merkle_root)
-        });
-        let makers = std::mem::take(&mut makers);
-        links.push(Link {
-            before: &before.merkle_root,
-            after: &manifest.merkle_root,
-            restored,
-            makers,
-            number: manifest.number,
-        });
-        before = manifest;
-    }
-    links
-}
 
 /// What is known of a path that the user changed, or may have.
 #[derive(Debug, Clone, Copy)]
@@ -163,8 +30,8 @@ struct Touched {
 
 impl Touched {
     fn new(makers: Makers, step: u64, change_type: ChangeType) -> Self {
-        let edit = UserEdit { step, is_certain: !makers.agent };
-        Self { edit, change_type, is_agents: makers.agent, is_overwritten: false }
+        let edit = UserEdit { step, is_certain: !makers.session };
+        Self { edit, change_type, is_agents: makers.session, is_overwritten: false }
     }
 
     fn add(&mut self, later: Self) {
@@ -185,25 +52,16 @@ pub(super) struct UserEdits {
 }
 
 impl UserEdits {
-    /// Finds the user's edits since the target of an undo.
+    /// Finds the user's edits in the links from the target of an undo.
     pub(super) fn find(
         source: &dyn ObjectSource,
-        chain: &[LoadedManifest],
-        metadata: &SessionMetadata,
-        target: &SnapshotManifest,
+        links: &[Link<'_>],
         repositories: &Repositories,
     ) -> Result<Self, StoreError> {
-        let links = links(chain, metadata, target);
-        match Self::among(source, &links, repositories) {
+        match Self::among(source, links, repositories) {
             Err(error) if error.is_damage() => {
                 tracing::warn!("whose the changes are cannot be told: {error}");
-                let (Some(first), Some(last)) = (links.first(), links.last()) else {
-                    return Ok(Self::default());
-                };
-                let makers = links.iter().fold(Makers::default(), |all, it| all.and(it.makers));
-                let (before, after, number) = (first.before, last.after, last.number);
-                let all = Link { before, after, restored: None, makers, number };
-                Self::among(source, &[all], repositories)
+                Self::among(source, Link::merged(links).as_slice(), repositories)
             }
             found => found,
         }
@@ -231,7 +89,7 @@ impl UserEdits {
         if found.paths.is_empty() {
             return Ok(found);
         }
-        for link in links.iter().filter(|link| link.makers.agent && link.makers.user.is_none()) {
+        for link in links.iter().filter(|link| link.makers.session && link.makers.user.is_none()) {
             link.each_change(source, |path, _| {
                 if let Some(known) = found.paths.get_mut(&path) {
                     known.is_agents = true;
@@ -307,6 +165,7 @@ impl UserEdits {
                     sessions: Vec::new(),
                     repository: None,
                     user_edit,
+                    beside: Vec::new(),
                 }),
             }
         }

@@ -4,14 +4,17 @@ use std::collections::{BTreeMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
+
 use super::catalog::{Catalog, CatalogError};
 use super::summary::SessionSummary;
-use crate::diff;
-use crate::snapshot::{NotCapturedSet, SessionDir, SnapshotKind, SnapshotManifest};
+use crate::restore::changed_by_session;
+use crate::snapshot::{SessionDir, SnapshotKind};
 
 /// The sessions that changed each of the paths after `session` recorded its last state, oldest
-/// first. A session that is undone left nothing behind, and one that was received did nothing here. A session that cannot be read is not named;
-/// nothing depends on it.
+/// first. Counted is what their command or agent changed, and recorded after that. A session that
+/// is undone left nothing behind, and one that was received did nothing here. One that cannot be
+/// read is not named; nothing depends on it.
 ///
 /// # Errors
 /// When the sessions cannot be listed.
@@ -30,7 +33,7 @@ pub fn changed_since<'a>(
     let mut paths: HashSet<&[u8]> = HashSet::new();
     let ended = match session.metadata()?.ended {
         Some(ended) => Some(ended),
-        None => last_ordinary(session)?.map(|last| last.timestamp),
+        None => last_recorded(session)?,
     };
     for other in catalog.sessions()? {
         if other.path() == session.path() {
@@ -45,7 +48,7 @@ pub fn changed_since<'a>(
             continue;
         }
         paths.extend(rest.take().into_iter().flatten());
-        for path in changed_in(&other).unwrap_or_default() {
+        for path in changed_in(&other, ended).unwrap_or_default() {
             if paths.contains(path.as_slice()) {
                 let path = crate::path_text::to_path(&path).to_owned();
                 found.entry(path).or_default().push(other.id());
@@ -55,31 +58,23 @@ pub fn changed_since<'a>(
     Ok(found)
 }
 
-/// The last snapshot of a session that no restore took.
-fn last_ordinary(session: &SessionDir) -> Result<Option<SnapshotManifest>, CatalogError> {
+fn changed_in(
+    session: &SessionDir,
+    since: Option<Timestamp>,
+) -> Result<HashSet<Vec<u8>>, CatalogError> {
+    let store = Catalog::store_of(session)?;
+    let metadata = session.metadata()?;
+    let chain = session.recorded_chain(&metadata)?;
+    Ok(changed_by_session(&metadata, &chain, &store, since)?)
+}
+
+/// The time of the last snapshot that no restore took.
+fn last_recorded(session: &SessionDir) -> Result<Option<Timestamp>, CatalogError> {
     for number in session.recorded_numbers()?.into_iter().rev() {
         let manifest = session.manifest(number)?.manifest;
         if manifest.kind == SnapshotKind::Ordinary {
-            return Ok(Some(manifest));
+            return Ok(Some(manifest.timestamp));
         }
     }
     Ok(None)
-}
-
-/// The differences between a session's first state and its last ordinary one.
-fn changed_in(session: &SessionDir) -> Result<Vec<Vec<u8>>, CatalogError> {
-    let numbers = session.snapshot_numbers()?;
-    let Some(first) = numbers.first() else { return Ok(Vec::new()) };
-    let baseline = session.manifest(*first)?.manifest;
-    let last = last_ordinary(session)?;
-    let Some(last) = last else { return Ok(Vec::new()) };
-    let store = Catalog::store_of(session)?;
-    let differences = diff::compare(&store, &baseline.merkle_root, &last.merkle_root)?;
-    let (old, new) = (NotCapturedSet::new(&baseline), NotCapturedSet::new(&last));
-    Ok(differences
-        .into_iter()
-        .filter(|difference| diff::is_known(difference, &old, &new))
-        .filter(|difference| difference.change_type().is_some())
-        .map(|difference| difference.path)
-        .collect())
 }

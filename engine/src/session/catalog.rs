@@ -340,19 +340,8 @@ fn settle_baseline(session: &SessionDir, waits: bool) {
 }
 
 fn sessions_below(root: &Path) -> Result<Vec<SessionDir>, CatalogError> {
-    let dir = match Dir::open(root) {
-        Ok(dir) => dir,
-        Err(error) if error.is_gone() => return Ok(Vec::new()),
-        Err(error) => return Err(error.into()),
-    };
-    let mut sessions = Vec::new();
-    for name in layout::session_names(&dir)? {
-        match SessionDir::open_listed(&dir.path_of(&name)) {
-            Ok(session) => sessions.push(session),
-            // Removed since the names were read.
-            Err(ManifestError::Io(error)) if error.is_gone() => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(sessions)
+    SessionDir::all_below(root).map_err(|error| match error {
+        ManifestError::Io(error) => CatalogError::Io(error),
+        error => CatalogError::Manifest(error),
+    })
 }

@@ -9,9 +9,10 @@ use super::catalog::{Catalog, CatalogError};
 use crate::diff::{self, ChangeSummary};
 use crate::object::{ContentHash, Node};
 use crate::path_text::{encode, serde_paths};
+use crate::restore::count_by_maker;
 use crate::snapshot::{
     AgentSession, ManifestError, NotCaptured, RemovedSnapshot, SessionDir, SessionMetadata,
-    SessionOrigin, SnapshotKind, SnapshotLabel, Undone, undone,
+    SessionOrigin, SnapshotKind, SnapshotLabel, StepKind, Undone, undone,
 };
 use crate::store::read_root_tree;
 use crate::sys::{self, FileKind};
@@ -63,6 +64,9 @@ pub struct SessionSummary {
     pub agent: Option<AgentSession>,
     /// Number of steps.
     pub step_count: u64,
+    /// Number of these that the agent made.
+    #[serde(skip)]
+    pub agent_step_count: u64,
     /// Whether it holds a snapshot, or its command runs. One that was killed before its first
     /// snapshot is no session to go back to: only its id means it.
     #[serde(skip)]
@@ -77,6 +81,13 @@ pub struct SessionSummary {
     /// The changes from the baseline to the last ordinary snapshot; `None` where a damaged object
     /// prevents the count.
     pub changes: Option<ChangeSummary>,
+    /// Number of changes between the calls of an agent that are the user's. They are no part of
+    /// `changes` once [`count_own_changes`](Self::count_own_changes) told them apart.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub user_changes: usize,
+    /// Whether the list of steps tells of edits by the user.
+    #[serde(skip)]
+    pub(super) has_user_edits: bool,
     /// Whether something that the baseline could not read is gone or another in the last ordinary
     /// snapshot: no snapshot holds what it was. Only looked for where nothing else changed.
     #[serde(skip)]
@@ -142,6 +153,7 @@ impl SessionSummary {
             labels: held_labels,
             agent: metadata.agent,
             step_count: metadata.steps.len() as u64,
+            agent_step_count: metadata.steps.iter().filter(|step| step.is_agents()).count() as u64,
             has_begun: metadata.snapshot_count > 0
                 || status == SessionStatus::Running
                 || session.may_hold_snapshot(),
@@ -149,11 +161,30 @@ impl SessionSummary {
             origin: metadata.origin,
             status,
             changes: metadata.changes,
+            user_changes: 0,
+            has_user_edits: metadata.steps.iter().any(|step| step.kind == StepKind::UserEdits),
             undone: undone == Undone::Wholly,
             partly_undone: undone == Undone::Partly,
             restore_count: metadata.restores.len() as u64,
             disk_size: metadata.bytes_written,
         }
+    }
+
+    /// Tells the user's own edits in the session of an agent apart from the changes of the agent.
+    /// That reads the manifests of all its steps, so only those ask for it who show the numbers.
+    pub fn count_own_changes(&mut self, session: &SessionDir) {
+        if !self.has_user_edits || self.changes.is_none() {
+            return;
+        }
+        let count = || -> Result<_, CatalogError> {
+            let metadata = session.metadata()?;
+            let chain = session.recorded_chain(&metadata)?;
+            Ok(count_by_maker(&metadata, &chain, &Catalog::store_of(session)?)?)
+        };
+        let counted = count()
+            .inspect_err(|error| tracing::warn!("the changes cannot be told apart: {error}"));
+        let (own, users) = counted.map_or((None, 0), |(own, users)| (Some(own), users));
+        (self.changes, self.user_changes) = (own, users);
     }
 
     /// Whether something that is recorded changed; also where nobody can tell.
@@ -182,6 +213,11 @@ impl SessionSummary {
     pub fn project(&self) -> String {
         project_of(&self.tracked_paths)
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // for serde
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// Whether the last ordinary snapshot shows that something is lost which the first could not read.

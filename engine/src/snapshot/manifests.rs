@@ -185,6 +185,20 @@ impl SessionDir {
         }
     }
 
+    /// The manifests of all snapshots that the session recorded and holds, in order.
+    ///
+    /// # Errors
+    /// The first that is missing or damaged.
+    pub(crate) fn recorded_chain(
+        &self,
+        metadata: &SessionMetadata,
+    ) -> Result<Vec<LoadedManifest>, ManifestError> {
+        (0..metadata.snapshot_count)
+            .filter(|it| !metadata.was_added(*it) && metadata.removal(*it).is_none())
+            .map(|number| self.listed_manifest(number, &metadata.manifest_hashes))
+            .collect()
+    }
+
     /// Notes beside the manifests of snapshots that they are about to be removed. Only a repair reads
     /// that, when it makes the session's manifest again. With `durable` the notes are on the disk
     /// when this returns.

@@ -53,6 +53,40 @@ impl SessionDir {
         }
     }
 
+    /// The sessions below a directory, in no order. A directory that does not exist has none.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub(crate) fn all_below(root: &Path) -> Result<Vec<Self>, ManifestError> {
+        let dir = match Dir::open(root) {
+            Ok(dir) => dir,
+            Err(error) if error.is_gone() => return Ok(Vec::new()),
+            Err(error) => return Err(error.into()),
+        };
+        let mut sessions = Vec::new();
+        for name in layout::session_names(&dir)? {
+            match Self::open_listed(&dir.path_of(&name)) {
+                Ok(session) => sessions.push(session),
+                // Removed since the names were read.
+                Err(ManifestError::Io(error)) if error.is_gone() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(sessions)
+    }
+
+    /// The other sessions of its store, by id.
+    ///
+    /// # Errors
+    /// When the store cannot be listed.
+    pub(crate) fn siblings(&self) -> Result<Vec<Self>, ManifestError> {
+        let Some(store) = self.path.parent() else { return Ok(Vec::new()) };
+        let mut sessions = Self::all_below(store)?;
+        sessions.retain(|other| other.path.file_name() != self.path.file_name());
+        sessions.sort_by_key(Self::id);
+        Ok(sessions)
+    }
+
     /// Whether it was removed since it was opened.
     pub fn is_gone(&self) -> bool {
         self.dir().is_err_and(|error| error.is_gone())

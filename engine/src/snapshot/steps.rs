@@ -77,6 +77,11 @@ impl StepEntry {
         })
     }
 
+    /// Whether the agent made it. The user's own edits and undos are in the list, too.
+    pub fn is_agents(&self) -> bool {
+        !matches!(self.kind, StepKind::UserEdits | StepKind::Undo)
+    }
+
     /// The step in one line, without its number: `Bash · rm -rf src`. As hostile as its parts.
     pub fn summary(&self) -> String {
         step_summary(self.kind, self.tool.as_deref(), &self.title)

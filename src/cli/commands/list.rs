@@ -17,7 +17,9 @@ use crate::cli::context::{BOLD, Context, DIM, RED, YELLOW};
 use crate::cli::error::{CliError, opening_command};
 use crate::cli::progress::Bar;
 use crate::cli::render::columns::MOST_COMMAND_CELLS;
-use crate::cli::render::{Palette, byte_size, columns, project_name, relative_time, summary_line};
+use crate::cli::render::{
+    Palette, byte_size, columns, project_name, relative_time, session_changes,
+};
 use crate::cli::shell_word::command_line;
 use nono_engine::gc::{CleanupOptions, SessionHoldings};
 use nono_engine::path_text::Shown;
@@ -72,6 +74,7 @@ struct Hidden {
 
 pub(in crate::cli) fn run(args: &ListArgs, store: &StoreArgs, context: &Context) -> Outcome {
     let mut sessions = Vec::new();
+    let mut directories = HashMap::new();
     let mut is_complete = true;
     let catalog = store.catalog()?;
     // Where that cannot be told, the list is empty all the same.
@@ -81,7 +84,10 @@ pub(in crate::cli) fn run(args: &ListArgs, store: &StoreArgs, context: &Context)
     }
     for session in catalog.sessions()? {
         match SessionSummary::of(&session) {
-            Ok(summary) => sessions.push(summary),
+            Ok(summary) => {
+                sessions.push(summary);
+                directories.insert(session.id(), session);
+            }
             // Removed since it was listed.
             Err(_) if session.is_gone() => {}
             Err(error) => {
@@ -116,6 +122,11 @@ pub(in crate::cli) fn run(args: &ListArgs, store: &StoreArgs, context: &Context)
     };
     sessions.truncate(limit);
     hidden.older -= sessions.len();
+    for session in &mut sessions {
+        if let Some(directory) = directories.get(&session.session_id) {
+            session.count_own_changes(directory);
+        }
+    }
     let mut held = HashMap::new();
     if args.sizes {
         let bar = Bar::new(context, "looking at what sessions take");
@@ -274,10 +285,7 @@ fn rest(session: &SessionSummary, held: Option<&SessionHoldings>) -> (String, us
         {
             "end not recorded".to_owned()
         }
-        _ => match &session.changes {
-            Some(changes) => summary_line(changes, palette),
-            None => "changes not counted".to_owned(),
-        },
+        _ => session_changes(session, palette),
     };
     let mut plain = changes(&Palette::plain());
     let mut styled = changes(&Palette::coloured());

@@ -226,7 +226,9 @@ fn report(
         }
         previous = Some(manifest);
     }
-    Ok(Report { session: SessionSummary::of(session)?, snapshots, now: None })
+    let mut summary = SessionSummary::of(session)?;
+    summary.count_own_changes(session);
+    Ok(Report { session: summary, snapshots, now: None })
 }
 
 fn compare(

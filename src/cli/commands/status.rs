@@ -13,7 +13,7 @@ use crate::cli::args::StoreArgs;
 use crate::cli::args::named_project;
 use crate::cli::context::{BOLD, Context, YELLOW};
 use crate::cli::error::{CliError, moved_hint};
-use crate::cli::render::{Palette, relative_time, summary_line};
+use crate::cli::render::{Palette, relative_time, session_changes, summary_line};
 use crate::cli::restoring::{command, write_preview};
 use crate::cli::unrecorded::told;
 use nono_engine::diff::{self, Change, ChangeSummary, Lost};
@@ -129,7 +129,12 @@ pub(in crate::cli) fn run(args: &StatusArgs, store: &StoreArgs, context: &Contex
             let session_id = session.session_id.clone();
             MovedProject { moved, session_id }
         }),
-        session: session.cloned(),
+        session: session.cloned().map(|mut session| {
+            if let Ok(directory) = catalog.find(&session.session_id) {
+                session.count_own_changes(&directory);
+            }
+            session
+        }),
         since: since.flatten(),
         below,
         running: listed
@@ -275,13 +280,10 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
                 if session.command.is_empty() { "snapshot".into() } else { command(session) };
             let status = session.status.word();
             writeln!(out, "last session: {BOLD}{id}{BOLD:#}  {what}  {status}, {when}")?;
-            let changed = match &session.changes {
-                Some(changes) => summary_line(changes, &palette),
-                None => "changes not counted".to_owned(),
-            };
+            let changed = session_changes(session, &palette);
             let is_ended = session.status == SessionStatus::Completed;
             let undone = session.undone_word().map(|word| format!("  ({word})"));
-            if is_ended || session.has_changes() {
+            if is_ended || session.has_changes() || session.user_changes > 0 {
                 writeln!(out, "  it changed: {changed}{}", undone.unwrap_or_default())?;
             } else if let Some(undone) = undone {
                 writeln!(out, "{undone}")?;

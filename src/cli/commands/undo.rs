@@ -203,8 +203,8 @@ pub(in crate::cli) fn run(
     let history = History::read(&catalog, &Place::current(Purpose::Restoring)?)
         .map_err(|error| args.elsewhere(error.into(), &catalog))?;
     args.refuse_without_terminal(context)?;
-    // Paths that none of the sessions knows.
-    let mut unknown = None;
+    // Paths that none of the sessions knows, and those that others than the sessions changed.
+    let (mut unknown, mut spared) = (None, None);
     for (summary, session) in history.to_undo() {
         let is_next = history.is_next(&summary.session_id);
         match planned(args, &args.part, (summary, session), &catalog, context) {
@@ -219,6 +219,9 @@ pub(in crate::cli) fn run(
                     work.manager.refuse_restored_since(summary.restore_count)?;
                 }
                 say_what_stays(summary, &plan, &work, args, context);
+                if let (None, [path, ..]) = (&spared, &plan.spared[..]) {
+                    spared = Some((summary.session_id.clone(), path.clone()));
+                }
             }
             Ok((work, plan)) => {
                 if let Some(last) = history.last_without_changes()
@@ -237,6 +240,9 @@ pub(in crate::cli) fn run(
             }
             Err(error) => return Err(error),
         }
+    }
+    if let Some((id, path)) = spared.filter(|_| !args.part.is_everything()) {
+        return Err(not_of_sessions(&id, &path));
     }
     let Some(error) = unknown else { return Err(nothing_left(&history, args)) };
     match args.session_by_name(&catalog)? {
@@ -434,11 +440,26 @@ fn introduce(summary: &SessionSummary, work: &Restoring<'_>, context: &Context) 
     let id = &summary.session_id;
     let what = if summary.command.is_empty() { "snapshot".to_owned() } else { command(summary) };
     context.say(format_args!("undo in {project}: session {BOLD}{id}{BOLD:#}, {what}, {when}"));
-    if work.is_whole() && summary.step_count > 0 {
-        context.say(format_args!(
-            "  all of its {} steps; the last one alone: nono undo --step {id}#last",
-            summary.step_count
-        ));
+    if work.is_whole() && summary.agent_step_count > 0 {
+        let steps = match summary.agent_step_count {
+            1 => "its only step".to_owned(),
+            count => format!("all of its {count} steps"),
+        };
+        context.say(format_args!("  {steps}; the last one alone: nono undo --step {id}#last"));
+    }
+}
+
+/// A path that only others than the sessions here changed.
+fn not_of_sessions(id: &str, path: &Path) -> CliError {
+    let shown = Shown::path(path);
+    let error = CliError::failed(format!(
+        "nothing of {shown} is left to undo: you or others changed it, and session {id} did not"
+    ));
+    match shell_word(path) {
+        Some(path) => {
+            error.with_hint(format!("as it was before that session: nono restore {id}/0 {path}"))
+        }
+        None => error,
     }
 }
 

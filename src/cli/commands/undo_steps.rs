@@ -19,7 +19,7 @@ use crate::cli::restoring::{Restoring, answers, print_changes};
 use nono_engine::path_text::Shown;
 use nono_engine::restore::StepUndoReport;
 use nono_engine::session::{Purpose, steps_of};
-use nono_engine::snapshot::{SessionDir, StepEntry, StepKind};
+use nono_engine::snapshot::{SessionDir, StepEntry};
 
 /// Which steps are meant.
 #[derive(Debug, Args)]
@@ -64,7 +64,7 @@ fn parse(text: &str) -> Result<(&str, Option<u64>), CliError> {
 /// The numbers of the steps that an agent made, or of the prompts of these, the newest first.
 fn newest_first(session: &SessionDir, of_prompts: bool) -> Result<Vec<u64>, CliError> {
     let metadata = session.metadata()?;
-    let steps = steps_of(&metadata).into_iter().rev().filter(is_agents);
+    let steps = steps_of(&metadata).into_iter().rev().filter(StepEntry::is_agents);
     let mut numbers: Vec<u64> = Vec::new();
     for step in steps {
         let number = match of_prompts {
@@ -82,11 +82,6 @@ fn newest_first(session: &SessionDir, of_prompts: bool) -> Result<Vec<u64>, CliE
         .with_hint("nono undo takes back all that the session did"));
     }
     Ok(numbers)
-}
-
-/// Whether an agent made a step: the user's own edits and undos are in the list, too.
-fn is_agents(step: &StepEntry) -> bool {
-    !matches!(step.kind, StepKind::UserEdits | StepKind::Undo)
 }
 
 pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context) -> Outcome {
@@ -263,7 +258,7 @@ fn step_of(session: &SessionDir, number: u64) -> Result<StepEntry, CliError> {
 fn steps_of_prompt(session: &SessionDir, prompt: u64) -> Result<Vec<StepEntry>, CliError> {
     let metadata = session.metadata()?;
     let is_meant = |step: &StepEntry| {
-        is_agents(step) && step.prompt.as_ref().is_some_and(|known| known.number == prompt)
+        step.is_agents() && step.prompt.as_ref().is_some_and(|known| known.number == prompt)
     };
     let steps: Vec<_> = steps_of(&metadata).into_iter().filter(is_meant).collect();
     if steps.is_empty() {

@@ -38,7 +38,9 @@ pub use project::project_name;
 pub use quote::quoted_name;
 pub use side_by_side::write_side_by_side;
 pub use stat::write_stat;
-pub use summary::{change_line, change_mark, change_word, summary_line, touched_part};
+pub use summary::{
+    change_line, change_mark, change_word, session_changes, summary_line, touched_part,
+};
 
 /// Why differences could not be written out.
 #[derive(Debug, thiserror::Error)]

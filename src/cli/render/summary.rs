@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use super::{Palette, size_delta};
 use nono_engine::diff::{Change, ChangeSummary, ChangeType, relative_to_roots};
 use nono_engine::path_text::Shown;
+use nono_engine::session::SessionSummary;
 
 /// `+`, `~`, `-` or `m`.
 pub const fn change_mark(change_type: ChangeType) -> char {
@@ -83,6 +84,16 @@ pub fn change_line(change: &Change, roots: &[PathBuf], palette: &Palette) -> Str
     };
     let style = palette.change(change.change_type);
     format!("{style}{mark} {word:<11}{style:#} {}{delta}", Shown::bytes(path))
+}
+
+/// The changes of a session, and behind them how many more are the user's.
+pub fn session_changes(session: &SessionSummary, palette: &Palette) -> String {
+    let Some(changes) = &session.changes else { return "changes not counted".to_owned() };
+    let changed = summary_line(changes, palette);
+    match session.user_changes {
+        0 => changed,
+        count => format!("{changed}  ({count} more by you)"),
+    }
 }
 
 #[cfg(test)]

@@ -365,6 +365,8 @@ pub(in crate::cli) fn restore_picked(
 ) -> Outcome {
     let mut work = Restoring::new(catalog, session, number, &ThreadArgs::default(), context)?;
     work.options.selection = selection;
+    // As `nono undo`: the work of the session goes, and that of others stays.
+    work.options.is_undo = true;
     work.run(false, context)
 }
 

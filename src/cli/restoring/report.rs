@@ -108,8 +108,14 @@ pub(super) fn print_outcome(
         summary = format!("{summary}, {} {directories} touched", report.directory_times);
     }
     if report.is_refused() {
-        let is_users = report.conflicts.iter().all(|conflict| conflict.user_edit.is_some());
-        let what = if is_users { "edits of yours" } else { "later changes" };
+        let all = |is_so: fn(&Conflict) -> bool| report.conflicts.iter().all(is_so);
+        let what = if all(|conflict| conflict.user_edit.is_some()) {
+            "edits of yours"
+        } else if all(|conflict| !conflict.beside.is_empty()) {
+            "changes that another session may have made"
+        } else {
+            "later changes"
+        };
         let refused = format!("nothing was changed in {project}: {what} would be undone as well");
         if context.is_quiet() {
             return context.fall_short(format_args!("{refused} (--force, --keep-newer)"));
@@ -234,8 +240,10 @@ pub(super) fn print_conflicts(
     let is_new = |conflict: &&Conflict| {
         let known = known.get(&*conflict.path);
         known.is_none_or(|known| {
-            (known.change_type, &known.repository, &known.user_edit)
-                != (conflict.change_type, &conflict.repository, &conflict.user_edit)
+            let facts = |it: &Conflict| {
+                (it.change_type, it.repository.clone(), it.user_edit, it.beside.clone())
+            };
+            facts(known) != facts(conflict)
         })
     };
     let new: Vec<&Conflict> = conflicts.iter().filter(is_new).collect();
@@ -249,10 +257,19 @@ pub(super) fn print_conflicts(
             context.fall_short(format_args!("{path}: {text}"));
             continue;
         }
+        if !conflict.beside.is_empty() {
+            let others = named_sessions(&conflict.beside, context);
+            let was = if conflict.beside.len() == 1 { "session" } else { "sessions" };
+            context.fall_short(format_args!(
+                "{path} may be the work of {was} {others} as well, at work at the same time"
+            ));
+            continue;
+        }
         if let Some(UserEdit { step, is_certain }) = conflict.user_edit {
-            let edited = match is_certain {
-                true => "you edited it, too, in",
-                false => "you may have edited it, too, up to",
+            let edited = if is_certain {
+                "you edited it, too, in"
+            } else {
+                "you may have edited it, too, up to"
             };
             context.fall_short(format_args!("{path}: {edited} step {step}"));
             continue;

@@ -25,6 +25,9 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::makers::{Link, Makers, Window};
+use super::others::Contested;
+use super::repositories::Repositories;
 use super::{RestoreError, RestoreOptions, RestoreReport, Selection, States};
 use crate::byte_path;
 use crate::diff::{self, Comparison};
@@ -232,7 +235,8 @@ impl SnapshotManager {
         steps: &[StepStates],
         target: &SnapshotManifest,
     ) -> Result<Wanted, RestoreError> {
-        let mut state = VirtualState::new(store, current, &target.roots)?;
+        let contested = self.contested(store, steps)?;
+        let mut state = VirtualState::new(store, current, &target.roots, contested)?;
         for step in steps {
             let StepStates { before, after } = step;
             let differences = diff::compare(store, &before.merkle_root, &after.merkle_root)?;
@@ -247,6 +251,28 @@ impl SnapshotManager {
         conflicts.sort();
         conflicts.dedup_by(|a, b| a.path == b.path && a.step == b.step);
         Ok(Wanted { root, paths, merged, conflicts })
+    }
+}
+
+impl SnapshotManager {
+    /// The paths of steps that other sessions may have changed at the same time.
+    fn contested(
+        &self,
+        store: &dyn ObjectStore,
+        steps: &[StepStates],
+    ) -> Result<Contested, RestoreError> {
+        // Oldest first.
+        let links = steps.iter().rev().map(|StepStates { before, after }| Link {
+            before: &before.merkle_root,
+            after: &after.merkle_root,
+            restored: None,
+            makers: Makers { session: true, user: None },
+            number: after.number,
+            window: Window { from: before.timestamp, to: after.timestamp },
+        });
+        let links: Vec<Link<'_>> = links.collect();
+        // Git directories stay as they are.
+        Contested::find(store, self.session(), &links, &Repositories::default())
     }
 }
 

@@ -11,6 +11,7 @@ use crate::byte_path;
 use crate::diff::{Difference, EntryState, Lookup};
 use crate::object::{ContentHash, Node, RootTree};
 use crate::path_text::to_path;
+use crate::restore::others::Contested;
 use crate::restore::places::Places;
 use crate::snapshot::TrackedRoot;
 use crate::store::{ObjectStore, StoreError, read_root_tree, read_tree};
@@ -24,6 +25,7 @@ pub(super) struct VirtualState<'a> {
     store: &'a dyn ObjectStore,
     root: RootTree,
     roots: &'a [TrackedRoot],
+    contested: Contested,
     edits: Edits,
     merged: Vec<PathBuf>,
     conflicts: Vec<StepConflict>,
@@ -36,10 +38,11 @@ impl<'a> VirtualState<'a> {
         store: &'a dyn ObjectStore,
         current: &ContentHash,
         roots: &'a [TrackedRoot],
+        contested: Contested,
     ) -> Result<Self, StoreError> {
         let root = read_root_tree(store, current)?;
         let (edits, merged, conflicts) = (Edits::new(), Vec::new(), Vec::new());
-        Ok(Self { store, root, roots, edits, merged, conflicts })
+        Ok(Self { store, root, roots, contested, edits, merged, conflicts })
     }
 
     pub(super) fn edits(&self) -> &Edits {
@@ -103,6 +106,11 @@ impl<'a> VirtualState<'a> {
     ) -> Result<(), StoreError> {
         let current = self.get(path)?;
         if is_same(&current, old) {
+            return Ok(());
+        }
+        if let Some(other) = self.contested.sessions(path).first() {
+            let reason = format!("session {other}, at work at the same time, may have changed it");
+            self.conflict(step, path, &reason);
             return Ok(());
         }
         if is_same(&current, new) {
