@@ -300,6 +300,9 @@ impl From<RestoreError> for CliError {
                      state; nono steps {id} says which are there"
                 ))
             }
+            RestoreError::RunAtWork { .. } => Self::failed(message).with_hint(
+                "wait until it has ended; --force restores while it works, and it may write on",
+            ),
             RestoreError::RestoredMeanwhile { .. } => Self::failed(message)
                 .leaving("nothing was changed")
                 .with_hint("the same command again begins with what is there now"),

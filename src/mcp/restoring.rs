@@ -20,10 +20,10 @@ use nono_engine::diff::Change;
 use nono_engine::path_text::Shown;
 use nono_engine::progress::NoProgress;
 use nono_engine::restore::{
-    Conflict, OnConflict, RestoreOptions, RestoreReport, Selection, Skipped,
+    Conflict, OnConflict, RestoreError, RestoreOptions, RestoreReport, Selection, Skipped,
 };
 use nono_engine::session::{
-    RecordRequest, Recording, SessionStatus, SessionSummary, begin_restore, check_label, steps,
+    RecordRequest, Recording, SessionStatus, SessionSummary, check_label, steps,
 };
 use nono_engine::snapshot::{AgentSession, SessionOrigin, SnapshotManager, SnapshotRequest, Taken};
 
@@ -136,16 +136,13 @@ impl Workspace {
             return Err(ToolError::arguments(reason));
         }
         let (manager, number, mut options) = self.asked(arguments)?;
-        // The mark keeps runs from beginning until all is done.
-        let (_mark, running) = begin_restore(&self.catalog, &options.selection.paths)?;
-        if let Some(session) = running.first() {
-            let id = &session.session_id;
-            return Err(ToolError::Refused(format!(
-                "session {id} is running on these paths; nothing was changed"
-            )));
-        }
         self.name_exactly(&manager, number, &mut options)?;
-        let report = manager.restore_with(number, &options)?;
+        let report = manager.restore_with(number, &options).map_err(|error| match error {
+            RestoreError::RunAtWork { session, .. } => ToolError::Refused(format!(
+                "session {session} is running on these paths; nothing was changed"
+            )),
+            error => error.into(),
+        })?;
         let head = match report.is_refused() {
             true => "Nothing was changed, because of conflicts; this is what was asked for",
             false => "Restored",

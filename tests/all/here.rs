@@ -7,6 +7,8 @@ use std::process::{Child, Command, Stdio};
 
 use crate::fixture::{Finished, Fixture, finished, settle};
 use crate::held::{Held, Waiting};
+use nono_engine::restore::{RestoreError, RestoreOptions, RunsAtWork};
+use nono_engine::snapshot::SnapshotManager;
 
 /// Projects in the home directory of a fixture, one store.
 pub struct Projects {
@@ -367,9 +369,22 @@ fn a_restore_of_files_on_which_a_run_is_at_work_is_refused_without_a_terminal() 
         );
         assert_eq!(projects.read("q1/file"), "changed\n");
     }
+    // So it is for a program that embeds the engine.
+    let manager = SnapshotManager::open(&projects.fixture.store().join(&first)).unwrap();
+    let restore = |runs_at_work| {
+        manager.restore_with(0, &RestoreOptions { runs_at_work, ..RestoreOptions::default() })
+    };
+    for runs_at_work in [RunsAtWork::default(), RunsAtWork::Allow(vec![first.clone()])] {
+        let error = restore(runs_at_work).unwrap_err();
+        assert!(matches!(&error, RestoreError::RunAtWork { session, .. } if *session == running));
+    }
+    assert_eq!(projects.read("q1/file"), "changed\n");
     // An untouched path does not matter.
     projects.nono("q1", &["rollback", "restore", &first, "file"]).success();
     assert_eq!(projects.read("q1/file"), "q1");
+    restore(RunsAtWork::Allow(vec![running])).unwrap();
+    assert_eq!(projects.read("q1/sub/deep"), "q1");
+    projects.nono("q1", &["redo", "--force"]).success();
     projects.nono("q1", &["rollback", "restore", &first, "--force"]).success();
     assert_eq!(projects.read("q1/sub/deep"), "q1");
     held.release();

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
 
-use nono_engine::session::RestoreMark;
+use nono_engine::restore::RestoreMark;
 use nono_engine::snapshot::SessionDir;
 use serde_json::Value;
 

@@ -1,11 +1,14 @@
 //! `nono undo --step`: what one tool call did, taken back, and all that came later kept.
 
 use std::fs;
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, finished};
+use crate::held::Held;
 use crate::hooks::{Agent, steps};
+use crate::terminal::Terminal;
 
 /// A session of three steps on one file: at its beginning, in its middle, at its end.
 fn three_steps(fixture: &Fixture) -> String {
@@ -259,4 +262,75 @@ fn a_step_of_which_only_a_commit_is_left_is_passed_over() {
         assert_eq!(named.code, 1);
         assert!(named.stdout.contains("use git for them"), "{} {}", named.stdout, named.stderr);
     }
+}
+
+#[test]
+fn flags_decide_about_later_changes_that_touch_a_step() {
+    let fixture = Fixture::new();
+    three_steps(&fixture);
+    let all = read(&fixture, "text").unwrap();
+    let mine = all.replace("B\n", "mine\n");
+    fixture.write("text", &mine);
+    let step = |flags: &[&str]| fixture.nono(&[&["undo", "--step", "2", "--yes"], flags].concat());
+    fixture.nono(&["undo", "--step", "2", "--dry-run"]).fails(1, "--force");
+    // The rest goes; to leave the path was asked for.
+    step(&["--keep-newer"]).success();
+    assert_eq!(read(&fixture, "text").unwrap(), mine);
+    assert_eq!(read(&fixture, "src/a.c").unwrap(), "int a;\n");
+    let left = step(&[]).fails(1, "nothing undone in");
+    assert!(!left.says("no changes"), "{}", left.stderr);
+    let forced = step(&["--force"]).success();
+    assert!(forced.says("take this back: nono redo"), "{}", forced.stderr);
+    assert_eq!(read(&fixture, "text").unwrap(), all.replace("B\n", "b\n").replace("C\n", "c\n"));
+    fixture.nono(&["redo"]).success();
+    assert_eq!(read(&fixture, "text").unwrap(), mine);
+}
+
+#[test]
+fn the_undo_of_a_step_from_elsewhere_offers_a_command_that_works_there() {
+    let fixture = Fixture::new();
+    three_steps(&fixture);
+    let elsewhere = fixture.path("home");
+    let nono = |arguments: &[&str]| {
+        let mut command = fixture.command(arguments);
+        finished(command.current_dir(&elsewhere).stdin(Stdio::null()).output().unwrap())
+    };
+    let step = format!("{}#2", fixture.latest());
+    let done = nono(&["undo", "--step", &step, "--yes"]).success();
+    let line = done.stderr.lines().find(|line| line.contains("rollback restore")).unwrap();
+    let (_, offered) = line.split_once("nono rollback ").unwrap();
+    let words: Vec<_> = ["rollback"].into_iter().chain(offered.split(' ')).collect();
+    nono(&words).success();
+    assert_eq!(read(&fixture, "made/new").unwrap(), "new\n");
+}
+
+#[test]
+fn the_undo_of_a_step_beside_a_run_is_refused_or_forced_and_never_asks_a_program() {
+    let fixture = &Fixture::new();
+    three_steps(fixture);
+    let step = format!("{}#2", fixture.latest());
+    let held = Held::on_pipe(fixture);
+    let script = format!("read line < {}; true", fixture.path("held").display());
+    let mut run =
+        fixture.command(&["run", "--rollback", "--no-sandbox", "--", "sh", "-c", &script]);
+    let mut run = run.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let waiting = held.wait();
+    let refused = fixture.nono(&["undo", "--step", &step, "--yes"]).fails(1, "is running in");
+    assert!(refused.says("--force restores while it works"), "{}", refused.stderr);
+    // A program is not asked, on a terminal either.
+    let terminal = Terminal::start(
+        &fixture.path("tmux"),
+        &fixture.project(),
+        &fixture.path("home"),
+        "env PS1='ready> ' bash --norc --noprofile -i",
+    );
+    terminal.wait_for("ready>");
+    let nono = env!("CARGO_BIN_EXE_nono");
+    terminal.line(&format!("{nono} undo --step {step} --yes --json; echo \"ended with $?\""));
+    terminal.wait_for("ended with 1");
+    assert!(!terminal.screen().contains("Restore all the same?"), "{}", terminal.screen());
+    fixture.nono(&["undo", "--step", &step, "--yes", "--force"]).success();
+    assert!(!fixture.project().join("made").exists());
+    drop(waiting);
+    assert!(run.wait().unwrap().success());
 }

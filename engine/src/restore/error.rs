@@ -159,6 +159,21 @@ pub enum RestoreError {
         /// Its id.
         session: String,
     },
+    /// A command is at work on the paths.
+    /// [`RestoreOptions::runs_at_work`](super::RestoreOptions::runs_at_work) allows that.
+    #[error(
+        "session {session} is running in {}: {}",
+        tracked.first().map_or(String::new(), |path| Shown::path(path).to_string()),
+        Shown::bytes(command.join(" ").as_bytes())
+    )]
+    RunAtWork {
+        /// Its id.
+        session: String,
+        /// Its command.
+        command: Vec<String>,
+        /// The paths that it may write to.
+        tracked: Vec<PathBuf>,
+    },
     /// Paths were changed after the session, and nobody said what to do about them.
     #[error(
         "{} {} changed after the session, {} for one; nothing was changed",
@@ -411,6 +426,7 @@ impl RestoreError {
             Self::Content { .. }
                 | Self::Blocked { .. }
                 | Self::NoSpace { .. }
+                | Self::RunAtWork { .. }
                 | Self::ProjectFull { .. }
                 | Self::Io(_)
                 | Self::ParentMissing { .. }

@@ -22,6 +22,7 @@ mod extent;
 mod journal;
 mod make;
 mod makers;
+mod mark;
 mod narrow;
 mod others;
 mod outcome;
@@ -71,6 +72,8 @@ pub use error::RestoreError;
 #[cfg(feature = "fuzzing")]
 pub(crate) use journal::Journal;
 pub(crate) use makers::{changed_by_session, count_by_maker};
+pub(crate) use mark::wait_for_restores;
+pub use mark::{RestoreMark, RunsAtWork};
 use plan::RestorePlan;
 pub use plan::Skipped;
 use planned::Planned;
@@ -78,7 +81,7 @@ pub use prepare::KeepBefore;
 use prepare::Prepared;
 pub use recover::{Recovery, RecoveryOutcome, RecoveryReport};
 pub use selection::Selection;
-pub use step_undo::{StepConflict, StepUndoReport};
+pub use step_undo::{StepConflict, StepUndoOptions, StepUndoReport};
 pub use {attributes::apply as apply_attributes, make::make, staging::SURELY_COPIED_BYTES};
 
 /// The result of a restore, or of a dry run.
@@ -190,6 +193,8 @@ pub struct RestoreOptions {
     pub skip_blocked: bool,
     /// Whether files of a session that an archive brought get setuid, setgid and capabilities.
     pub with_privileges: bool,
+    /// The treatment of runs that are at work on the paths. A plan does not look at them.
+    pub runs_at_work: RunsAtWork,
     /// The number of restores that the session had when this one was decided on. With another one
     /// under the lock, somebody else decided meanwhile, and nothing is done.
     pub restore_count: Option<u64>,
@@ -289,7 +294,8 @@ impl SnapshotManager {
     }
 
     /// Brings the selected paths back to a snapshot. See the module for what always holds. With
-    /// conflicts that are refused nothing is changed, and the report lists them.
+    /// conflicts that are refused nothing is changed, and the report lists them. No run begins on
+    /// these paths meanwhile.
     ///
     /// # Errors
     /// [`RestoreError`]; but for [`RestoreError::HalfDone`], nothing has changed then.
@@ -298,6 +304,7 @@ impl SnapshotManager {
         number: u64,
         options: &RestoreOptions,
     ) -> Result<RestoreReport, RestoreError> {
+        let _mark = self.begin_restore(number, options)?;
         if self.session().has_restore_journal()? {
             // With nothing to decide there is no obstacle. For every other defect of the journal,
             // the lock says that there is one.

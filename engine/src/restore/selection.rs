@@ -40,6 +40,20 @@ impl Selection {
     }
 }
 
+impl Selection {
+    /// Paths that contain all that may be meant below these tracked paths.
+    pub fn contained_in(&self, roots: &[PathBuf]) -> Vec<PathBuf> {
+        let is_plain = |path: &&PathBuf| {
+            path.is_absolute() && !path.to_string_lossy().contains(['*', '?', '[', '{'])
+        };
+        if self.is_everything() || !self.paths.iter().all(|path| is_plain(&path)) {
+            return roots.to_vec();
+        }
+        let named: Vec<PathBuf> = self.paths.iter().chain(&self.exactly).cloned().collect();
+        if named.is_empty() { roots.to_vec() } else { named }
+    }
+}
+
 /// A selection in the tracked paths of one snapshot.
 pub(super) struct Selected<'a> {
     roots: Vec<&'a [u8]>,

@@ -9,7 +9,6 @@ mod here;
 mod moved;
 mod names;
 mod recording;
-mod restoring;
 mod retention;
 mod steps;
 mod store_modes;
@@ -26,7 +25,6 @@ pub use names::{LabelError, MAX_LABEL_BYTES, check_label};
 pub use recording::{
     RecordError, RecordRequest, Recorded, Recording, create_session, new_session_dir,
 };
-pub use restoring::{RestoreMark, begin_restore};
 pub use retention::{Expired, Expiry, RetentionPolicy, SessionContent, SessionFacts};
 pub use steps::{PromptSteps, by_prompt, last_of_each_prompt, steps, steps_of};
 pub use store_modes::StoreModes;

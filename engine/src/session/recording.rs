@@ -12,13 +12,14 @@ use std::thread::JoinHandle;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::restoring::wait_for_restores;
 use crate::diff::{Change, Comparison};
 use crate::gc::pack_long_files;
 use crate::layout;
 use crate::object::ContentHash;
 use crate::path_text::encode;
+
 use crate::progress::Progress;
+use crate::restore::wait_for_restores;
 use crate::snapshot::{
     AgentSession, Budget, CaptureError, ManifestError, PendingBaseline, SessionDir,
     SessionMetadata, SessionOrigin, Settled, SnapshotError, SnapshotManager, SnapshotManifest,

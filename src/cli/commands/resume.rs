@@ -14,10 +14,8 @@ use crate::cli::restoring::{print_changes, warn_of_skipped};
 use crate::cli::unrecorded::report_lost;
 use nono_engine::diff::ChangeSummary;
 use nono_engine::path_text::Shown;
-use nono_engine::restore::{Recovery, RecoveryOutcome, RecoveryReport};
-use nono_engine::session::{
-    Catalog, InterruptedRestores, Place, Purpose, RestoreMark, SessionSummary,
-};
+use nono_engine::restore::{Recovery, RecoveryOutcome, RecoveryReport, RestoreMark};
+use nono_engine::session::{Catalog, InterruptedRestores, Place, Purpose, SessionSummary};
 use nono_engine::snapshot::{SessionDir, SnapshotManager};
 
 /// Arguments of `nono rollback resume`.

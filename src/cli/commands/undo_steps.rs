@@ -15,9 +15,9 @@ use crate::cli::context::{Context, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::repositories::Repositories;
-use crate::cli::restoring::{Restoring, answers, print_changes};
+use crate::cli::restoring::{ConflictArgs, Restoring, answers, print_changes, way_back};
 use nono_engine::path_text::Shown;
-use nono_engine::restore::StepUndoReport;
+use nono_engine::restore::{StepConflict, StepUndoOptions, StepUndoReport};
 use nono_engine::session::{Purpose, steps_of};
 use nono_engine::snapshot::{SessionDir, StepEntry};
 
@@ -101,15 +101,15 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
         .with_hint("--yes undoes without a question, --dry-run says what would be undone"));
     }
     let mut work = Restoring::new(&catalog, &session, 0, &args.threads, context)?;
+    work.force = args.conflicts.force;
+    work.is_for_program = args.json;
+    work.is_settled = args.yes;
     if let (Some(_), Some(&number)) = (to_step, numbers.first()) {
         check_step(&session, number)?;
         work.number = number;
         work.options.keep_commits = args.conflicts.keep_commits;
         work.options.skip_blocked = args.conflicts.skip_blocked;
         work.options.on_conflict = args.conflicts.on_conflict();
-        work.force = args.conflicts.force;
-        work.is_for_program = args.json;
-        work.is_settled = args.yes;
         if !args.json {
             work.name_own_edits(context)?;
         }
@@ -145,7 +145,7 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
         }
     }
     if args.dry_run {
-        return print(&plan, &work, args.json, context);
+        return print(&plan, &work, args, context);
     }
     if args.asks() && !plan.restore.changes.is_empty() {
         show_changes(&plan, &work, context)?;
@@ -156,17 +156,23 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
     if !work.may_run(context)? {
         return Ok(1);
     }
-    let mark = work.begin()?;
     let bar = Bar::new(context, "restoring");
-    let done = work.manager.clone().with_progress(bar.clone()).undo_steps(&numbers);
+    let options = options(args, &work);
+    let done = work.manager.clone().with_progress(bar.clone()).undo_steps(&numbers, &options);
     bar.finish();
-    drop(mark);
     let done = done?;
     if done.is_nothing_but_commits() && !plan.is_nothing_but_commits() {
         let message = "nothing of that is left to undo by now: somebody else did it meanwhile";
         return Err(CliError::failed(message).leaving("nothing was changed"));
     }
-    print(&done, &work, args.json, context)
+    print(&done, &work, args, context)
+}
+
+fn options(args: &UndoArgs, work: &Restoring<'_>) -> StepUndoOptions {
+    StepUndoOptions {
+        overwrite: args.conflicts.force,
+        runs_at_work: work.options.runs_at_work.clone(),
+    }
 }
 
 /// The steps or prompts of which the first is meant that has something left.
@@ -194,7 +200,11 @@ fn planned(
         };
         let meant: Vec<u64> = steps.iter().map(|step| step.number).collect();
         let bar = Bar::new(context, "comparing");
-        let plan = work.manager.clone().with_progress(bar.clone()).plan_step_undo(&meant);
+        let plan = work
+            .manager
+            .clone()
+            .with_progress(bar.clone())
+            .plan_step_undo(&meant, &options(args, work));
         bar.finish();
         let plan = plan?;
         let has_commits = !plan.step_conflicts.is_empty();
@@ -268,9 +278,24 @@ fn steps_of_prompt(session: &SessionDir, prompt: u64) -> Result<Vec<StepEntry>, 
     Ok(steps)
 }
 
-fn print(report: &StepUndoReport, work: &Restoring<'_>, json: bool, context: &Context) -> Outcome {
-    let code = u8::from(!report.is_complete());
-    if json {
+/// Whether what stays is as was asked for: newer changes by `--keep-newer`, those of git by
+/// `--keep-commits`.
+fn is_as_asked(report: &StepUndoReport, conflicts: &ConflictArgs) -> bool {
+    let is_kept = |conflict: &StepConflict| {
+        let is_git = conflict.path.components().any(|name| name.as_os_str() == ".git");
+        if is_git { conflicts.keep_commits } else { conflicts.keep_newer }
+    };
+    report.restore.is_complete() && report.step_conflicts.iter().all(is_kept)
+}
+
+fn print(
+    report: &StepUndoReport,
+    work: &Restoring<'_>,
+    args: &UndoArgs,
+    context: &Context,
+) -> Outcome {
+    let code = u8::from(!is_as_asked(report, &args.conflicts));
+    if args.json {
         context.json(report)?;
         return Ok(code);
     }
@@ -307,14 +332,22 @@ fn print(report: &StepUndoReport, work: &Restoring<'_>, json: bool, context: &Co
         &restore.summary(),
         &crate::cli::render::Palette::coloured(),
     );
-    context.say(format_args!("{done} in {}: {summary}", named_project(&work.roots)));
+    let project = named_project(&work.roots);
+    let is_done = !restore.changes.is_empty() || !restore.touched.is_empty();
+    if is_done || report.step_conflicts.is_empty() {
+        context.say(format_args!("{done} in {project}: {summary}"));
+    } else {
+        context.say(format_args!("nothing {done} in {project}"));
+    }
     if let Some(conflict) = report.step_conflicts.first() {
         let step = conflict.step;
         context.say(format_args!("what step {step} did there: nono show --diff {id}#{step}"));
+        if !args.conflicts.force && code != 0 {
+            context.say("  undo that too: --force; leave it: --keep-newer");
+        }
     }
-    let is_done = !restore.changes.is_empty() || !restore.touched.is_empty();
-    if restore.safety_snapshot.is_some() && is_done {
-        context.say("take this back: nono redo");
+    if let Some(safety) = restore.safety_snapshot.filter(|_| is_done) {
+        context.say(way_back(&id, safety, &work.roots));
     }
     Ok(code)
 }

@@ -9,32 +9,8 @@ use crate::cli::error::CliError;
 use crate::cli::render::columns::{MOST_COMMAND_CELLS, cut};
 use crate::cli::shell_word::command_line;
 use nono_engine::path_text::Shown;
-use nono_engine::restore::Selection;
-use nono_engine::session::{Catalog, RestoreMark, SessionSummary, begin_restore, running_on};
-
-/// A restore that may begin: until it ends, no run begins on its paths.
-///
-/// # Errors
-/// That a run began since somebody was asked: `allowed` are the ids of those that are no obstacle.
-pub(super) fn begin(
-    catalog: &Catalog,
-    roots: &[PathBuf],
-    selection: &Selection,
-    force: bool,
-    allowed: &[String],
-) -> Result<Option<RestoreMark>, CliError> {
-    let (mark, running) = begin_restore(catalog, &paths_of(selection, roots))?;
-    let new = running.iter().find(|session| !allowed.contains(&session.session_id));
-    match new.filter(|_| !force) {
-        Some(session) => Err(refused(session)),
-        None => Ok(mark),
-    }
-}
-
-fn refused(session: &SessionSummary) -> CliError {
-    CliError::failed(format!("{}; nothing was changed", says(session)))
-        .with_hint("wait until it has ended; --force restores while it works, and it may write on")
-}
+use nono_engine::restore::{RestoreError, Selection};
+use nono_engine::session::{Catalog, SessionSummary, running_on};
 
 fn says(session: &SessionSummary) -> String {
     format!(
@@ -59,10 +35,13 @@ pub(super) fn is_allowed(
     asks_nothing: bool,
     context: &Context,
 ) -> Result<Option<Vec<String>>, CliError> {
-    let running = running_on(catalog, &paths_of(selection, roots), None)?;
+    let running = running_on(catalog, &selection.contained_in(roots), None)?;
     let Some(first) = running.first() else { return Ok(Some(Vec::new())) };
     if !force && !answers(asks_nothing, context) {
-        return Err(refused(first));
+        let (session, command) = (first.session_id.clone(), first.command.clone());
+        let tracked = first.tracked_paths.clone();
+        let refused = RestoreError::RunAtWork { session, command, tracked };
+        return Err(CliError::from(refused).leaving("nothing was changed"));
     }
     for session in &running {
         context.warn(says(session));
@@ -78,17 +57,4 @@ pub(super) fn is_allowed(
 pub(in crate::cli) fn command(session: &SessionSummary) -> String {
     let command = Shown::bytes(command_line(&session.command).as_bytes()).to_string();
     format!("`{}`", cut(&command, MOST_COMMAND_CELLS))
-}
-
-/// The paths that the restore may touch, as paths that contain all of them.
-fn paths_of(selection: &Selection, roots: &[PathBuf]) -> Vec<PathBuf> {
-    let Selection { paths, exactly, .. } = selection;
-    let is_plain = |path: &&PathBuf| {
-        path.is_absolute() && !path.to_string_lossy().contains(['*', '?', '[', '{'])
-    };
-    if selection.is_everything() || !paths.iter().all(|path| is_plain(&path)) {
-        return roots.to_vec();
-    }
-    let named: Vec<PathBuf> = paths.iter().chain(exactly).cloned().collect();
-    if named.is_empty() { roots.to_vec() } else { named }
 }

@@ -19,9 +19,10 @@ use super::progress::Bar;
 use super::shell_word::shell_word;
 use crate::cli::repositories::without_commits;
 use nono_engine::restore::{
-    Conflict, KeepBefore, OnConflict, RestoreError, RestoreOptions, RestoreReport, Selection,
+    Conflict, KeepBefore, OnConflict, RestoreError, RestoreOptions, RestoreReport, RunsAtWork,
+    Selection,
 };
-use nono_engine::session::{Catalog, RestoreMark, SessionSummary, changed_since};
+use nono_engine::session::{Catalog, SessionSummary, changed_since};
 use nono_engine::snapshot::{SessionDir, SessionOrigin, SnapshotError, SnapshotManager};
 use nono_engine::sys;
 
@@ -29,7 +30,7 @@ pub(in crate::cli) use at_work::command;
 pub(in crate::cli) use paths::{PartArgs, resolve};
 pub(in crate::cli) use preview::{inverted, write_preview};
 pub(in crate::cli) use report::{
-    AskedBy, name_unstable, print_changes, print_report, say_overwritten, warn_of_skipped,
+    AskedBy, name_unstable, print_changes, print_report, say_overwritten, warn_of_skipped, way_back,
 };
 pub(in crate::cli) use ways::{Ways, is_meant_here, ways};
 
@@ -78,8 +79,6 @@ pub(in crate::cli) struct Restoring<'a> {
     pub(in crate::cli) is_settled: bool,
     /// The later changes that a question named.
     asked_about: Vec<Conflict>,
-    /// Ids of the runs at work beside which it may be done.
-    allowed: Vec<String>,
 }
 
 /// Refuses paths that an interrupted restore of any session left between two states.
@@ -123,7 +122,6 @@ impl<'a> Restoring<'a> {
             is_for_program: false,
             is_settled: false,
             asked_about: Vec::new(),
-            allowed: Vec::new(),
         })
     }
 
@@ -225,17 +223,9 @@ impl<'a> Restoring<'a> {
         let (selection, force) = (&options.selection, *force);
         let allowed = at_work::is_allowed(catalog, roots, selection, force, asks_nothing, context)?;
         let may_run = allowed.is_some();
-        self.allowed = allowed.unwrap_or_default();
+        self.options.runs_at_work =
+            if force { RunsAtWork::Ignore } else { RunsAtWork::Allow(allowed.unwrap_or_default()) };
         Ok(may_run)
-    }
-
-    /// Keeps runs from beginning here, for as long as the value lives.
-    ///
-    /// # Errors
-    /// That one began meanwhile.
-    pub(in crate::cli) fn begin(&self) -> Result<Option<RestoreMark>, CliError> {
-        let Self { catalog, roots, options, force, allowed, .. } = self;
-        at_work::begin(catalog, roots, &options.selection, *force, allowed)
     }
 
     /// Restores; where later changes would be undone as well, asks, unless nobody is there to
@@ -290,7 +280,6 @@ impl<'a> Restoring<'a> {
 
     fn restore(&self, context: &Context) -> Result<RestoreReport, RestoreFailed> {
         self.make_directories_above()?;
-        let _mark = self.begin()?;
         let bar = Bar::new(context, "restoring");
         let manager = self.manager.clone().with_progress(bar.clone());
         let done = manager.restore_with(self.number, &self.options);

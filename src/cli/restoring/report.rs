@@ -63,6 +63,11 @@ impl AskedBy {
     }
 }
 
+/// The command that reverts the undo of steps.
+pub(in crate::cli) fn way_back(session: &str, safety: u64, roots: &[PathBuf]) -> String {
+    AskedBy::Restore.way_back(session, safety, is_here(roots))
+}
+
 /// The command that undoes a session. `is_next`: it needs no name.
 fn undo_command(session: &str, is_next: bool) -> String {
     if is_next { "nono undo".to_owned() } else { format!("nono undo {session}") }

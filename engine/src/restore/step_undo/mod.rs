@@ -34,7 +34,7 @@ use crate::diff::{self, Comparison};
 use crate::manifest::NotCapturedSet;
 use crate::object::ContentHash;
 use crate::path_text::serde_path;
-use crate::restore::OnConflict;
+use crate::restore::{OnConflict, RunsAtWork};
 use crate::snapshot::{
     CacheUse, LoadedManifest, RestoreRecord, SnapshotError, SnapshotManager, SnapshotManifest,
     Step, StepKind,
@@ -94,6 +94,16 @@ impl StepUndoReport {
     }
 }
 
+/// The treatment of what stands in the way of taking back steps.
+#[derive(Debug, Clone, Default)]
+pub struct StepUndoOptions {
+    /// Whether the state before the steps comes back also where later changes cannot be told from
+    /// theirs. Else these paths stay. Git directories stay in any case.
+    pub overwrite: bool,
+    /// The treatment of runs that are at work on the paths.
+    pub runs_at_work: RunsAtWork,
+}
+
 /// What is to come of the present state.
 struct Wanted {
     root: ContentHash,
@@ -107,13 +117,16 @@ impl SnapshotManager {
     ///
     /// # Errors
     /// [`RestoreError`].
-    pub fn plan_step_undo(&self, steps: &[u64]) -> Result<StepUndoReport, RestoreError> {
-        let numbers = steps;
+    pub fn plan_step_undo(
+        &self,
+        numbers: &[u64],
+        asked: &StepUndoOptions,
+    ) -> Result<StepUndoReport, RestoreError> {
         let (states, steps) = self.step_states(numbers)?;
         let overlay = OverlayStore::new(self.store());
         let (target, latest) = (&states.target.manifest, &states.latest);
         let current = self.capture_current(&overlay, target, latest, CacheUse::Read)?;
-        let wanted = self.wanted(&overlay, &current.merkle_root, &steps, target)?;
+        let wanted = self.wanted(&overlay, &current.merkle_root, &steps, target, asked)?;
         let options = options_for(&wanted);
         let states = states.aiming_at(wanted.root, &current.not_captured);
         let number = states.target.manifest.number;
@@ -133,19 +146,27 @@ impl SnapshotManager {
     ///
     /// # Errors
     /// [`RestoreError`]; but for [`RestoreError::HalfDone`], nothing has changed then.
-    pub fn undo_steps(&self, steps: &[u64]) -> Result<StepUndoReport, RestoreError> {
+    pub fn undo_steps(
+        &self,
+        numbers: &[u64],
+        asked: &StepUndoOptions,
+    ) -> Result<StepUndoReport, RestoreError> {
+        let everything =
+            RestoreOptions { runs_at_work: asked.runs_at_work.clone(), ..Default::default() };
+        let newest = numbers.iter().max().copied().unwrap_or(0);
+        let _mark = self.begin_restore(newest, &everything)?;
         if self.session().has_restore_journal()? {
             let _ = self.clear_staging();
         }
         let _session_lock = self.lock_session()?;
         let _store_lock = self.lock_store()?;
-        let numbers = steps;
         for _ in 0..ATTEMPTS {
             let (states, steps) = self.step_states(numbers)?;
             let (target, latest) = (&states.target.manifest, &states.latest);
             let cache = CacheUse::ReadAndWrite;
             let current = self.capture_current(self.store(), target, latest, cache)?;
-            let wanted = self.wanted(self.store(), &current.merkle_root, &steps, target)?;
+            let root = &current.merkle_root;
+            let wanted = self.wanted(self.store(), root, &steps, target, asked)?;
             let options = options_for(&wanted);
             let number = target.number;
             if wanted.paths.is_empty() {
@@ -234,9 +255,11 @@ impl SnapshotManager {
         current: &ContentHash,
         steps: &[StepStates],
         target: &SnapshotManifest,
+        asked: &StepUndoOptions,
     ) -> Result<Wanted, RestoreError> {
         let contested = self.contested(store, steps)?;
-        let mut state = VirtualState::new(store, current, &target.roots, contested)?;
+        let overwrite = asked.overwrite;
+        let mut state = VirtualState::new(store, current, &target.roots, contested, overwrite)?;
         for step in steps {
             let StepStates { before, after } = step;
             let differences = diff::compare(store, &before.merkle_root, &after.merkle_root)?;

@@ -26,6 +26,8 @@ pub(super) struct VirtualState<'a> {
     root: RootTree,
     roots: &'a [TrackedRoot],
     contested: Contested,
+    /// Whether conflicts with later changes are decided: the state before the step comes back.
+    overwrite: bool,
     edits: Edits,
     merged: Vec<PathBuf>,
     conflicts: Vec<StepConflict>,
@@ -39,10 +41,11 @@ impl<'a> VirtualState<'a> {
         current: &ContentHash,
         roots: &'a [TrackedRoot],
         contested: Contested,
+        overwrite: bool,
     ) -> Result<Self, StoreError> {
         let root = read_root_tree(store, current)?;
         let (edits, merged, conflicts) = (Edits::new(), Vec::new(), Vec::new());
-        Ok(Self { store, root, roots, contested, edits, merged, conflicts })
+        Ok(Self { store, root, roots, contested, overwrite, edits, merged, conflicts })
     }
 
     pub(super) fn edits(&self) -> &Edits {
@@ -110,16 +113,10 @@ impl<'a> VirtualState<'a> {
         }
         if let Some(other) = self.contested.sessions(path).first() {
             let reason = format!("session {other}, at work at the same time, may have changed it");
-            self.conflict(step, path, &reason);
-            return Ok(());
+            return self.take_back_or_leave(step, path, old, &reason);
         }
         if is_same(&current, new) {
-            if old.is_some() && !self.has_parent(path)? {
-                self.conflict(step, path, "the directory in which it was is gone");
-                return Ok(());
-            }
-            self.edits.insert(path.to_vec(), old.clone());
-            return Ok(());
+            return self.bring_back(step, path, old);
         }
         let (Some(was), Some(is), Some(made)) = (old, &current, new) else {
             let reason = match (&current, new) {
@@ -127,8 +124,7 @@ impl<'a> VirtualState<'a> {
                 (Some(_), None) => "something of this name is there again",
                 _ => "it was changed since the step made it",
             };
-            self.conflict(step, path, reason);
-            return Ok(());
+            return self.take_back_or_leave(step, path, old, reason);
         };
         if let Some(state) = self.merge_states(path, was, made, is)? {
             // A step that was taken back before is in it no more.
@@ -141,8 +137,32 @@ impl<'a> VirtualState<'a> {
                 self.merged.push(to_path(path).to_owned());
             }
             self.edits.insert(path.to_vec(), Some(Arc::new(state)));
+            return Ok(());
+        }
+        let reason = "what came later touches what the step changed";
+        self.take_back_or_leave(step, path, old, reason)
+    }
+
+    /// For later changes that cannot be told from those of the step.
+    fn take_back_or_leave(
+        &mut self,
+        step: u64,
+        path: &[u8],
+        old: &State,
+        reason: &str,
+    ) -> Result<(), StoreError> {
+        if self.overwrite {
+            return self.bring_back(step, path, old);
+        }
+        self.conflict(step, path, reason);
+        Ok(())
+    }
+
+    fn bring_back(&mut self, step: u64, path: &[u8], old: &State) -> Result<(), StoreError> {
+        if old.is_some() && !self.has_parent(path)? {
+            self.conflict(step, path, "the directory in which it was is gone");
         } else {
-            self.conflict(step, path, "what came later touches what the step changed");
+            self.edits.insert(path.to_vec(), old.clone());
         }
         Ok(())
     }

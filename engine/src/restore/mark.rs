@@ -1,21 +1,20 @@
 //! Restores at work, as a run that begins sees them.
 //!
 //! What a restore changes while a command runs is recorded as the command's work. So no run begins
-//! beside a restore, and no restore beside a run. A restore marks its paths first and looks for
-//! runs then. A run is [listed](super::running_on) first, and waits then until no mark concerns it.
-//! Whoever comes second sees the other, in whatever order the two go on. Files that are not
-//! recorded are in nobody's way.
+//! beside a restore, and no restore beside a run, whatever program asks for it. A restore marks its
+//! paths first and looks for runs then. A run has its session first, and waits then until no mark
+//! concerns it. Whoever comes second sees the other, in whatever order the two go on. Files that are
+//! not recorded are in nobody's way.
 
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::catalog::{Catalog, CatalogError};
-use super::summary::SessionSummary;
-use super::together::running_on;
+use super::{RestoreError, RestoreOptions};
 use crate::byte_path;
 use crate::layout;
 use crate::progress::{Progress, Stage, wait_for};
+use crate::snapshot::{SessionDir, SessionOrigin, SnapshotError, SnapshotManager};
 use crate::sys::{self, Dir, FileLock};
 
 /// Longer marks are not read; no command line names so many paths.
@@ -70,24 +69,72 @@ impl Drop for RestoreMark {
     }
 }
 
-/// Marks paths as being restored, and then finds the runs at work on them. Without a mark, as on a
-/// full disk, a restore is done all the same.
-///
-/// # Errors
-/// When the sessions cannot be listed.
-pub fn begin_restore(
-    catalog: &Catalog,
-    paths: &[PathBuf],
-) -> Result<(Option<RestoreMark>, Vec<SessionSummary>), CatalogError> {
-    let mark = RestoreMark::set(catalog.root(), paths)
-        .inspect_err(|error| tracing::warn!("a run may begin during the restore: {error}"))
-        .ok();
-    Ok((mark, running_on(catalog, paths, None)?))
+/// The treatment of runs that are at work on the paths of a restore.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RunsAtWork {
+    /// Beside these, by their ids, the restore is done. Beside any other one it is refused.
+    Allow(Vec<String>),
+    /// The restore is done beside any of them.
+    Ignore,
+}
+
+impl Default for RunsAtWork {
+    fn default() -> Self {
+        Self::Allow(Vec::new())
+    }
+}
+
+impl SnapshotManager {
+    /// Marks the paths of a restore, and then looks for runs at work on them. Without a mark, as on a
+    /// full disk, a restore is done all the same. A session outside of a store has no runs beside
+    /// it.
+    pub(super) fn begin_restore(
+        &self,
+        number: u64,
+        options: &RestoreOptions,
+    ) -> Result<Option<RestoreMark>, RestoreError> {
+        let session = self.session();
+        let is_store = |path: &&Path| Dir::open(&path.join(layout::OBJECTS)).is_ok();
+        let Some(store) = session.path().parent().filter(is_store) else { return Ok(None) };
+        let roots = match session.manifest(number) {
+            Ok(loaded) => loaded.manifest.roots,
+            Err(_) => self.roots().to_vec(),
+        };
+        let roots: Vec<PathBuf> = roots.into_iter().map(|root| root.path).collect();
+        let paths = options.selection.contained_in(&roots);
+        let mark = RestoreMark::set(store, &paths)
+            .inspect_err(|error| tracing::warn!("a run may begin during the restore: {error}"))
+            .ok();
+        let RunsAtWork::Allow(allowed) = &options.runs_at_work else { return Ok(mark) };
+        for other in SessionDir::all_below(store).map_err(SnapshotError::from)? {
+            if !allowed.contains(&other.id()) && works_on(&other, &paths) {
+                let metadata = other.metadata().map_err(SnapshotError::from)?;
+                let (command, tracked) = (metadata.command, metadata.tracked_paths);
+                return Err(RestoreError::RunAtWork { session: other.id(), command, tracked });
+            }
+        }
+        Ok(mark)
+    }
+}
+
+/// Whether the command of a session is running now, and may write to one of these paths. One that
+/// cannot be looked at is in nobody's way.
+fn works_on(session: &SessionDir, paths: &[PathBuf]) -> bool {
+    if !session.is_running().unwrap_or(false) {
+        return false;
+    }
+    let Ok(metadata) = session.metadata() else { return false };
+    let mut tracked = metadata.tracked_paths.iter();
+    metadata.origin == SessionOrigin::Run
+        && metadata.ended.is_none()
+        && tracked.any(|tracked| {
+            paths.iter().any(|path| tracked.starts_with(path) || path.starts_with(tracked))
+        })
 }
 
 /// Waits until nothing is restored on these paths, above them or below them. `false`: the wait was
 /// cancelled.
-pub(super) fn wait_for_restores(
+pub(crate) fn wait_for_restores(
     root: &Path,
     paths: &[PathBuf],
     progress: &dyn Progress,
