@@ -3,7 +3,7 @@
 //! In a linked work tree a commit adds objects, refs and logs to the repository that it belongs to.
 //! The command may write these, and neither hooks nor settings, which count for everybody who works
 //! there. A snapshot has only what is of this work tree alone: its HEAD and index, and the branch
-//! that is checked out. Below the top of a repository, git can look at its history and make no
+//! that is checked out; or the reftables, if the refs are in these. Below the top of a repository, git can look at its history and make no
 //! commit.
 
 use std::path::{Path, PathBuf};
@@ -14,6 +14,9 @@ use super::error::CliError;
 use nono_engine::git::{LinkedWorktree, repository_above};
 use nono_engine::path_text::Shown;
 use nono_engine::sys;
+
+/// The directory of refs in reftables.
+const REFTABLE: &str = "reftable";
 
 /// The places that belong to the work and lie elsewhere. No path has a symlink.
 #[derive(Debug, Default)]
@@ -79,13 +82,18 @@ impl Elsewhere {
         self.read.push(linked.common.clone());
         // The grants for a commit. Hooks and settings would count for the next user of the
         // repository.
-        let written = ["objects", "refs", "logs"].map(|name| linked.common.join(name));
+        let written = ["objects", "refs", "logs", REFTABLE].map(|name| linked.common.join(name));
         self.write.extend(written.into_iter().filter(|path| sys::leads_to_dir(path)));
         self.write.push(linked.own.clone());
         if !is_recorded {
             return;
         }
         self.tracked.push(linked.own.clone());
+        let tables = linked.common.join(REFTABLE);
+        if sys::leads_to_dir(&tables) {
+            // They hold the refs of all, in files that no work tree has for itself.
+            self.tracked.push(tables);
+        }
         match linked.branch_file() {
             Ok(branch) => self.tracked.extend(branch),
             Err(error) => context.warn(format_args!("the branch is not recorded: {error}")),

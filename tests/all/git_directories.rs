@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, finished};
 use crate::git_history::{git, settings};
 use crate::not_run::not_run;
 
@@ -158,4 +158,32 @@ fn stores_that_only_grow_keep_what_came_after_a_session() {
 fn write(path: &Path) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, "kept").unwrap();
+}
+
+#[test]
+fn a_linked_work_tree_of_a_repository_with_reftables_can_commit_and_be_undone() {
+    let Some(repository) = Repository::new("reftable") else { return };
+    let fixture = &repository.fixture;
+    let linked = fixture.path("linked");
+    repository.git(&["worktree", "add", "-q", linked.to_str().unwrap(), "other"]);
+    let there = |arguments: &[&str]| git(fixture, &linked, arguments).success().stdout;
+    let nono = |arguments: &[&str]| {
+        finished(fixture.command(arguments).current_dir(&linked).output().unwrap())
+    };
+    let before = repository.told();
+    let script = "echo x > x && git add x && git commit -qm x && git branch made && git tag v1 &&
+        git tag -d v1";
+    nono(&["run", "--rollback", "--", "sh", "-c", script]).success();
+    assert!(there(&["log", "-1", "--format=%s"]).contains('x'));
+    nono(&["undo", "--yes"]).success();
+    assert_eq!(repository.told(), before);
+    assert_eq!(there(&["status", "--porcelain"]), "");
+    nono(&["redo"]).success();
+    assert!(there(&["log", "-1", "--format=%s"]).contains('x'));
+    // Later work elsewhere in the repository is never taken back unasked.
+    repository.commit("file", "later");
+    let later = repository.told();
+    nono(&["undo", "--yes"]).fails(1, "later changes would be undone as well");
+    assert_eq!(repository.told(), later);
+    repository.git(&["fsck", "--strict"]);
 }
