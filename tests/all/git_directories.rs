@@ -187,3 +187,32 @@ fn a_linked_work_tree_of_a_repository_with_reftables_can_commit_and_be_undone() 
     assert_eq!(repository.told(), later);
     repository.git(&["fsck", "--strict"]);
 }
+
+#[test]
+fn a_later_symbolic_ref_is_later_work() {
+    let Some(repository) = Repository::new("files") else { return };
+    let fixture = &repository.fixture;
+    let alias = ["symbolic-ref", "refs/heads/alias"];
+    repository.git(&["symbolic-ref", "refs/heads/known", "refs/heads/main"]);
+    repository.record_a_commit();
+    for later in [
+        &["symbolic-ref", "refs/heads/alias", "refs/heads/main"][..],
+        &["symbolic-ref", "refs/heads/known", "refs/heads/other"],
+        &["symbolic-ref", "-d", "refs/heads/known"],
+    ] {
+        repository.git(later);
+        let now = repository.told();
+        fixture.nono(&["undo", "--yes"]).fails(1, "the repository has moved on");
+        assert_eq!(repository.told(), now, "{later:?}");
+        let done = fixture.nono(&["undo", "--yes", "--force"]).success();
+        assert!(done.says("alias is removed") || done.says("known is leading to main again"));
+        fixture.nono(&["redo"]).success();
+        assert_eq!(repository.told(), now, "{later:?}");
+        repository.git(&["symbolic-ref", "refs/heads/known", "refs/heads/main"]);
+        let _ = git(fixture, &fixture.project(), &[&alias[..1], &["-d"], &alias[1..]].concat());
+    }
+    // Of a remote it says what that has.
+    repository.git(&["symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/main"]);
+    fixture.nono(&["undo", "--yes"]).success();
+    assert!(fixture.project().join(".git/refs/remotes/origin/HEAD").exists());
+}

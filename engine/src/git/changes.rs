@@ -1,6 +1,6 @@
 //! The changes of repositories between two snapshots.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -80,6 +80,15 @@ pub enum Move {
         /// The commit that it had.
         from: Oid,
     },
+    /// A symbolic ref is new, is gone, or leads to another ref.
+    Redirected {
+        /// Its name.
+        name: String,
+        /// The ref that it led to; `None`: it is new.
+        from: Option<String>,
+        /// The ref that it leads to; `None`: it is gone.
+        to: Option<String>,
+    },
 }
 
 impl Move {
@@ -87,9 +96,10 @@ impl Move {
     pub fn is_of_remote(&self) -> bool {
         match self {
             Self::Switched { .. } => false,
-            Self::Moved { name, .. } | Self::Created { name, .. } | Self::Deleted { name, .. } => {
-                name.starts_with("refs/remotes/")
-            }
+            Self::Moved { name, .. }
+            | Self::Created { name, .. }
+            | Self::Deleted { name, .. }
+            | Self::Redirected { name, .. } => name.starts_with("refs/remotes/"),
         }
     }
 }
@@ -121,6 +131,13 @@ pub fn moves(old: &GitState, new: &GitState) -> Vec<Move> {
             (Some(from), None) => Some(Move::Deleted { name, from: from.clone() }),
             _ => None,
         });
+    }
+    let names: BTreeSet<&String> = old.symbolic.keys().chain(new.symbolic.keys()).collect();
+    for name in names {
+        let (from, to) = (old.symbolic.get(name).cloned(), new.symbolic.get(name).cloned());
+        if from != to {
+            found.push(Move::Redirected { name: name.clone(), from, to });
+        }
     }
     found
 }
@@ -183,7 +200,7 @@ impl RepositoryChange {
             let (name, commit) = match change {
                 Move::Moved { name, from, .. } | Move::Deleted { name, from } => (name, Some(from)),
                 Move::Created { name, .. } => (name, None),
-                Move::Switched { .. } => continue,
+                Move::Switched { .. } | Move::Redirected { .. } => continue,
             };
             let is_pushed = commit.is_some() && now.was_pushed(git_dir, &name).unwrap_or(false);
             self.stays.push(RemoteBranch { name, commit, is_pushed });
@@ -216,6 +233,7 @@ mod tests {
         GitState {
             head: Some(Head::Ref(head.to_owned())),
             refs: refs.iter().map(|(name, digit)| ((*name).to_owned(), oid(*digit))).collect(),
+            symbolic: BTreeMap::new(),
         }
     }
 
@@ -241,7 +259,7 @@ mod tests {
     #[test]
     fn another_branch_is_checked_out() {
         let old = state("refs/heads/main", &[]);
-        let new = GitState { head: Some(Head::Detached(oid('d'))), refs: BTreeMap::new() };
+        let new = GitState { head: Some(Head::Detached(oid('d'))), ..GitState::default() };
         let Move::Switched { from, to } = &moves(&old, &new)[0] else { panic!() };
         assert_eq!((from, to), (old.head.as_ref().unwrap(), new.head.as_ref().unwrap()));
     }

@@ -70,7 +70,7 @@ fn trimmed(bytes: &[u8]) -> &[u8] {
     bytes.trim_ascii_end()
 }
 
-/// Decodes the file `HEAD`.
+/// Decodes the file `HEAD`, or that of another ref.
 pub(super) fn head(bytes: &[u8]) -> Option<Head> {
     match bytes.strip_prefix(b"ref:") {
         Some(name) => ref_name(name.trim_ascii()).map(Head::Ref),

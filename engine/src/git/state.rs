@@ -30,8 +30,11 @@ const MAX_LOOSE_REFS: usize = 200_000;
 pub struct GitState {
     /// `None` if it cannot be understood.
     pub head: Option<Head>,
-    /// Commits (or tags) by the full name of the ref. Symbolic refs are not in it.
+    /// Commits (or tags) by the full name of the ref.
     pub refs: BTreeMap<String, Oid>,
+    /// Symbolic refs but HEAD, each with the full name of the ref that it leads to.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub symbolic: BTreeMap<String, String>,
 }
 
 impl GitState {
@@ -90,7 +93,8 @@ pub(crate) trait GitFiles {
 pub(crate) fn read_state<F: GitFiles>(files: &mut F) -> Result<GitState, F::Error> {
     let head = files.file(b"HEAD", MAX_REF_BYTES)?.and_then(|bytes| refs::head(&bytes));
     let packed = files.file(b"packed-refs", MAX_PACKED_BYTES)?.unwrap_or_default();
-    let mut state = GitState { head, refs: refs::packed(&packed).collect() };
+    let refs = refs::packed(&packed).collect();
+    let mut state = GitState { head, refs, symbolic: BTreeMap::new() };
     let mut pending = vec![b"refs".to_vec()];
     let mut count = 0;
     while let Some(dir) = pending.pop() {
@@ -109,8 +113,16 @@ pub(crate) fn read_state<F: GitFiles>(files: &mut F) -> Result<GitState, F::Erro
                 continue;
             }
             let bytes = files.file(name.as_bytes(), MAX_REF_BYTES)?;
-            if let Some(oid) = bytes.and_then(|bytes| refs::loose(&bytes)) {
-                state.refs.insert(name, oid);
+            // A loose ref counts, whatever `packed-refs` says.
+            match bytes.and_then(|bytes| refs::head(&bytes)) {
+                Some(Head::Detached(oid)) => {
+                    state.refs.insert(name, oid);
+                }
+                Some(Head::Ref(to)) => {
+                    state.refs.remove(&name);
+                    state.symbolic.insert(name, to);
+                }
+                None => {}
             }
         }
     }

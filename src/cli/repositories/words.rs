@@ -15,7 +15,7 @@ pub(in crate::cli) fn without_commits(restored: &[RepositoryChange]) -> Vec<Stri
         let commit = |change: &Move| match change {
             Move::Moved { to, .. } | Move::Created { to, .. } => Some(to.clone()),
             Move::Switched { to: Head::Detached(to), .. } => Some(to.clone()),
-            Move::Switched { .. } | Move::Deleted { .. } => None,
+            Move::Switched { .. } | Move::Deleted { .. } | Move::Redirected { .. } => None,
         };
         let commits: Vec<Oid> = repository.moves.iter().filter_map(commit).collect();
         let objects = repository.git_dir.join("objects");
@@ -182,6 +182,15 @@ fn done(change: &Move, count: Option<Between>) -> String {
         Move::Deleted { name, from } => {
             format!("gone: {} (was {})", ref_name(name), from.short())
         }
+        Move::Redirected { name, from, to } => {
+            let name = ref_name(name);
+            match (from, to) {
+                (None, Some(to)) => format!("new: {name}, which leads to {}", ref_name(to)),
+                (_, Some(to)) => format!("{name} leads to {} now", ref_name(to)),
+                (Some(from), None) => format!("gone: {name} (led to {})", ref_name(from)),
+                (None, None) => name,
+            }
+        }
     }
 }
 
@@ -208,6 +217,10 @@ fn undone(change: &Move, count: Option<Between>, verb: &str) -> String {
         Move::Deleted { name, from } => {
             format!("{} {verb} removed (was {})", ref_name(name), from.short())
         }
+        Move::Redirected { name, to: Some(to), .. } => {
+            format!("{} {verb} leading to {} again", ref_name(name), ref_name(to))
+        }
+        Move::Redirected { name, to: None, .. } => format!("{} {verb} removed", ref_name(name)),
     }
 }
 
