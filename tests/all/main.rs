@@ -48,6 +48,7 @@ mod mcp;
 mod mcp_checkpoints;
 mod meant;
 mod meddling;
+mod model;
 mod mount;
 mod mount_command;
 mod mount_tools;

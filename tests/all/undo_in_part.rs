@@ -221,3 +221,24 @@ fn the_ways_on_after_an_undo_by_name_mean_the_same_session() {
     let kept = fixture.nono(&["undo", "--yes", "--keep-newer"]).success();
     assert!(kept.says("nono undo --force"), "{}", kept.stderr);
 }
+
+#[test]
+fn what_a_restore_brought_again_after_an_undo_in_part_is_undone_with_the_rest() {
+    for again in [&["restore", "latest/1", "--force"][..], &["restore", "latest/1", "--force", "a"]]
+    {
+        let fixture = Fixture::new();
+        fixture.write("a", "0");
+        fixture.write("b", "0");
+        fixture.record("echo 1 > a; echo 1 > b").success();
+        fixture.nono(&["undo", "--yes", "a"]).success();
+        fixture.write("a", "mine");
+        fixture.nono(again).success();
+        assert_eq!(text(&fixture, "a"), "1\n");
+        fixture.nono(&["undo", "--yes"]).success();
+        assert_eq!(
+            (text(&fixture, "a"), text(&fixture, "b")),
+            ("0".into(), "0".into()),
+            "{again:?}"
+        );
+    }
+}

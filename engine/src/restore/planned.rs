@@ -232,17 +232,27 @@ fn undone_before(
     repositories: &Repositories,
 ) -> HashSet<Vec<u8>> {
     let last = conflicts::last_ordinary(chain).map(|last| last.number);
-    let standing = standing(&metadata.restores).into_iter();
-    let undoes = standing.filter(|it| it.snapshot == target.number && !it.undoes_steps);
-    // What could not be restored then may be restored now.
-    let whole = undoes.filter(|it| !it.left_some).filter_map(|it| it.safety_snapshot);
-    let safety = whole.filter(|number| last.is_none_or(|last| last < *number));
-    safety
-        .filter_map(|number| chain.iter().find(|loaded| loaded.manifest.number == number))
-        .flat_map(|loaded| &loaded.manifest.restores_only)
-        .map(|path| bytes_of(path))
-        .filter(|path| repositories.of_path(path).is_none())
-        .collect()
+    let mut undone = HashSet::new();
+    for record in standing(&metadata.restores).into_iter().filter(|it| !it.undoes_steps) {
+        if !record.is_partial {
+            // Every path is as in that snapshot, whatever was decided before.
+            undone.clear();
+            continue;
+        }
+        let safety = record.safety_snapshot.filter(|number| last.is_none_or(|it| it < *number));
+        let safety = chain.iter().find(|loaded| Some(loaded.manifest.number) == safety);
+        let paths = safety.into_iter().flat_map(|loaded| &loaded.manifest.restores_only);
+        let paths = paths.map(|path| bytes_of(path));
+        if record.snapshot != target.number {
+            for path in paths {
+                undone.remove(&path);
+            }
+        } else if !record.left_some {
+            // What could not be restored then may be restored now.
+            undone.extend(paths.filter(|path| repositories.of_path(path).is_none()));
+        }
+    }
+    undone
 }
 
 fn bytes_of(path: &Path) -> Vec<u8> {

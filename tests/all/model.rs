@@ -1,0 +1,356 @@
+//! Commands, edits of a person, undos and redos in any order, against a model of what each may
+//! change: no path becomes another in silence.
+//!
+//! The model is a map of the project's files. It knows the state before and after each run, so it
+//! can tell for each path whose change it is. `scripts/fuzz model SECONDS` goes on for longer.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::fixture::Fixture;
+
+/// Steps of one project, before the next one begins.
+const STEPS: usize = 14;
+/// Projects of an ordinary run of the tests.
+const PROJECTS: u64 = 6;
+const NAMES: [&str; 9] = ["a", "b", "c", "d", "d/x", "d/y", "d/e/z", "f", "f/x"];
+
+/// A file, symlink or directory as a person sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Entry {
+    File { content: Vec<u8>, mode: u32, links: u64 },
+    Symlink(PathBuf),
+    Directory,
+}
+
+type State = BTreeMap<PathBuf, Entry>;
+
+fn look(project: &Path) -> State {
+    fn walk(top: &Path, dir: &Path, state: &mut State) {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            let stat = fs::symlink_metadata(&path).unwrap();
+            let entry = if stat.is_symlink() {
+                Entry::Symlink(fs::read_link(&path).unwrap())
+            } else if stat.is_dir() {
+                walk(top, &path, state);
+                Entry::Directory
+            } else {
+                let (mode, links) = (stat.permissions().mode() & 0o7777, stat.nlink());
+                Entry::File { content: fs::read(&path).unwrap(), mode, links }
+            };
+            state.insert(path.strip_prefix(top).unwrap().to_owned(), entry);
+        }
+    }
+    let mut state = State::new();
+    walk(project, project, &mut state);
+    state
+}
+
+/// Pseudo-random numbers: xorshift64*.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % bound
+    }
+
+    fn name(&mut self) -> &'static str {
+        NAMES[self.below(NAMES.len())]
+    }
+}
+
+/// One change of a project, which makes room for itself.
+#[derive(Debug)]
+enum Change {
+    Write(&'static str, u8),
+    Mode(&'static str, u32),
+    Symlink(&'static str),
+    Remove(&'static str),
+    Rename(&'static str, &'static str),
+    Link(&'static str, &'static str),
+}
+
+impl Change {
+    fn any(random: &mut Random) -> Self {
+        let (name, other) = (random.name(), random.name());
+        match random.below(10) {
+            0..=3 => Self::Write(name, random.below(5) as u8),
+            4 => Self::Mode(name, [0o600, 0o644, 0o755, 0o444][random.below(4)]),
+            5 => Self::Symlink(name),
+            6 | 7 => Self::Remove(name),
+            8 => Self::Rename(name, other),
+            _ => Self::Link(name, other),
+        }
+    }
+
+    /// The same by a command.
+    fn script(&self) -> String {
+        let free = |name: &str| {
+            let parent = Path::new(name).parent().unwrap().display().to_string();
+            let parent = if parent.is_empty() { ".".to_owned() } else { parent };
+            let mut made = String::new();
+            for above in Path::new(&parent).ancestors().filter(|it| !it.as_os_str().is_empty()) {
+                let above = above.display();
+                made.insert_str(
+                    0,
+                    &format!("[ -d {above} ] && [ ! -L {above} ] || rm -rf {above}; "),
+                );
+            }
+            format!("{made} mkdir -p {parent}; rm -rf {name}; ")
+        };
+        match self {
+            Self::Write(name, content) => {
+                // In place where it is a file: all of its names get the contents.
+                let free = free(name);
+                let text = format!("text {content}");
+                format!(
+                    "if [ -f {name} ] && [ ! -L {name} ]; then :; else {free} fi; echo {text} > {name}"
+                )
+            }
+            Self::Mode(name, mode) => {
+                format!("if [ -f {name} ] && [ ! -L {name} ]; then chmod {mode:o} {name}; fi")
+            }
+            Self::Symlink(name) => format!("{} ln -s target {name}", free(name)),
+            Self::Remove(name) => format!("rm -rf {name}"),
+            Self::Rename(from, to) if to.starts_with(from) || from.starts_with(to) => {
+                format!("rm -rf {from}")
+            }
+            Self::Rename(from, to) => {
+                format!("if [ -e {from} ]; then {} mv {from} {to}; fi", free(to))
+            }
+            Self::Link(from, to) if to.starts_with(from) || from.starts_with(to) => String::new(),
+            Self::Link(from, to) => {
+                format!("if [ -f {from} ] && [ ! -L {from} ]; then {} ln {from} {to}; fi", free(to))
+            }
+        }
+    }
+}
+
+fn script(changes: &[Change]) -> String {
+    changes.iter().map(Change::script).collect::<Vec<_>>().join("\n") + "\n:"
+}
+
+/// A state that a restore replaced, and the one that it left.
+#[derive(Clone)]
+struct Replaced {
+    before: State,
+    after: State,
+}
+
+struct Model {
+    fixture: Fixture,
+    random: Random,
+    /// The states before and after each run, by id.
+    runs: BTreeMap<String, Replaced>,
+    /// What each undo and redo replaced, by session and safety snapshot.
+    restores: BTreeMap<(String, u64), Replaced>,
+    /// What was done, for a failure to be told.
+    story: Vec<String>,
+}
+
+impl Model {
+    fn new(seed: u64) -> Self {
+        let fixture = Fixture::new();
+        for name in ["a", "b", "d/x", "d/e/z"] {
+            fixture.write(name, format!("{name}\n"));
+        }
+        symlink("a", fixture.project().join("c")).unwrap();
+        Self {
+            fixture,
+            random: Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
+            runs: BTreeMap::new(),
+            restores: BTreeMap::new(),
+            story: Vec::new(),
+        }
+    }
+
+    fn state(&self) -> State {
+        look(&self.fixture.project())
+    }
+
+    fn changes(&mut self) -> Vec<Change> {
+        let count = 1 + self.random.below(4);
+        (0..count).map(|_| Change::any(&mut self.random)).collect()
+    }
+
+    fn step(&mut self) {
+        match self.random.below(10) {
+            0..=2 => self.run(),
+            3 | 4 => self.edit(),
+            5..=7 => self.undo(),
+            8 => self.redo(),
+            _ => self.restore(),
+        }
+    }
+
+    fn run(&mut self) {
+        let script = script(&self.changes());
+        self.story.push(format!("run: {script}"));
+        let before = self.state();
+        let words = ["run", "--rollback", "--no-sandbox", "--no-rollback-prompt", "--", "sh", "-c"];
+        self.fixture.nono(&[&words[..], &[&script]].concat()).success();
+        let replaced = Replaced { before, after: self.state() };
+        self.runs.insert(self.fixture.latest(), replaced);
+    }
+
+    fn edit(&mut self) {
+        let script = script(&self.changes());
+        self.story.push(format!("edit: {script}"));
+        let mut shell = std::process::Command::new("sh");
+        let shell = shell.args(["-c", &script]).current_dir(self.fixture.project());
+        assert!(shell.status().unwrap().success());
+    }
+
+    fn undo(&mut self) {
+        let path = (self.random.below(3) == 0).then(|| self.random.name());
+        let words = [&["undo", "--yes", "--json"][..], path.as_slice()].concat();
+        self.story.push(words.join(" "));
+        let before = self.state();
+        let done = self.fixture.nono(&words);
+        let after = self.state();
+        if done.stdout.is_empty() {
+            assert_eq!(after, before, "{}", done.stderr);
+            return;
+        }
+        let report = done.json();
+        let run = self.runs[report["session_id"].as_str().unwrap()].clone();
+        let is_meant = |of: &Path| path.is_none_or(|path| of.starts_with(path));
+        // They are made where the path needs them.
+        let is_above = |of: &Path| {
+            path.is_some_and(|path| of != Path::new(path) && Path::new(path).starts_with(of))
+        };
+        self.check(&run.after, &run.before, &before, &after, [&is_meant, &is_above], &report);
+        self.keep(before, after, &report);
+    }
+
+    fn redo(&mut self) {
+        self.story.push("redo".to_owned());
+        let before = self.state();
+        let done = self.fixture.nono(&["redo", "--yes", "--json"]);
+        let after = self.state();
+        if done.stdout.is_empty() {
+            assert_eq!(after, before, "{}", done.stderr);
+            return;
+        }
+        let report = done.json();
+        let number = report["snapshot"].as_u64().unwrap();
+        let undone = &self.restores[&(report["session_id"].as_str().unwrap().to_owned(), number)];
+        let (from, to) = (undone.after.clone(), undone.before.clone());
+        self.check(&from, &to, &before, &after, [&|_| true, &|_| false], &report);
+        self.keep(before, after, &report);
+    }
+
+    /// A state comes back whole, whatever came later.
+    fn restore(&mut self) {
+        let runs: Vec<String> = self.runs.keys().cloned().collect();
+        if runs.is_empty() {
+            return;
+        }
+        let id = &runs[self.random.below(runs.len())];
+        let number = self.random.below(2) as u64;
+        self.story.push(format!("restore {id}/{number}"));
+        let before = self.state();
+        let words = ["restore", &format!("{id}/{number}"), "--force", "--json"];
+        let done = self.fixture.nono(&words).success();
+        let after = self.state();
+        let run = &self.runs[id];
+        assert_eq!(after, if number == 0 { run.before.clone() } else { run.after.clone() });
+        self.keep(before, after, &done.json());
+    }
+
+    fn keep(&mut self, before: State, after: State, report: &Value) {
+        if let Some(safety) = report["safety_snapshot"].as_u64() {
+            let session = report["session_id"].as_str().unwrap().to_owned();
+            self.restores.insert((session, safety), Replaced { before, after });
+        }
+    }
+
+    /// What went from one state to another is taken back where nothing came later. The rest stays,
+    /// and what came later in the same place is named.
+    fn check(
+        &self,
+        from: &State,
+        to: &State,
+        before: &State,
+        after: &State,
+        [is_meant, is_above]: [&dyn Fn(&Path) -> bool; 2],
+        report: &Value,
+    ) {
+        let project = self.fixture.project();
+        let named: Vec<PathBuf> = ["conflicts", "skipped", "spared", "lost"]
+            .into_iter()
+            .flat_map(|list| report[list].as_array().cloned().unwrap_or_default())
+            .map(|entry| {
+                let path = entry["path"].as_str().or(entry.as_str()).unwrap();
+                Path::new(path).strip_prefix(&project).unwrap().to_owned()
+            })
+            .collect();
+        let is_refused = report["on_conflict"] == "refuse"
+            && !report["conflicts"].as_array().unwrap().is_empty();
+        if is_refused {
+            assert_eq!(after, before, "a refusal changes nothing: {report}");
+            return;
+        }
+        let paths: std::collections::BTreeSet<_> =
+            [from, to, before, after].into_iter().flat_map(State::keys).collect();
+        for path in paths {
+            let [was, target, now, is] = [from, to, before, after].map(|state| state.get(path));
+            // A directory goes and comes with what is in it; other names of a file change its count.
+            let same = |a: Option<&Entry>, b: Option<&Entry>| match (a, b) {
+                (Some(Entry::Directory), None) | (None, Some(Entry::Directory)) => true,
+                (
+                    Some(Entry::File { content, mode, .. }),
+                    Some(Entry::File { content: other, mode: others, .. }),
+                ) => content == other && mode == others,
+                (a, b) => a == b,
+            };
+            let is_named =
+                named.iter().any(|named| path.starts_with(named) || named.starts_with(path));
+            let expected = if !is_meant(path) || same(was, target) { now } else { target };
+            let is_right = same(is, expected);
+            // Where something else came later, what is there stays.
+            let stays = is_named && same(is, now);
+            let is_way = is_above(path) && same(is, target);
+            assert!(
+                is_right || stays || is_way,
+                "{}: was {was:?}, target {target:?}, now {now:?}, is {is:?}: {report}",
+                path.display()
+            );
+            if !same(was, target) && is_meant(path) && !same(now, was) && !same(now, target) {
+                assert!(is_named, "{} goes unnamed: {report}", path.display());
+            }
+        }
+    }
+}
+
+fn play(seed: u64) {
+    let mut model = Model::new(seed);
+    for _ in 0..STEPS {
+        let step = std::panic::AssertUnwindSafe(|| model.step());
+        if let Err(failure) = std::panic::catch_unwind(step) {
+            eprintln!("seed {seed}:\n{}", model.story.join("\n"));
+            std::panic::resume_unwind(failure);
+        }
+    }
+    model.fixture.nono(&["verify", "--all"]).success();
+}
+
+#[test]
+fn no_undo_redo_or_restore_changes_a_path_in_silence() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let first = number("NONO_MODEL_SEED").unwrap_or(1);
+    let begun = Instant::now();
+    match number("NONO_MODEL_SECONDS").map(Duration::from_secs) {
+        Some(limit) => (first..).take_while(|_| begun.elapsed() < limit).for_each(play),
+        None => (first..first + PROJECTS).for_each(play),
+    }
+}
