@@ -35,6 +35,7 @@ mod repositories;
 mod restoring;
 mod retention;
 mod review;
+mod run_later;
 mod run_report;
 mod scratch;
 #[cfg(feature = "archive")]

@@ -50,6 +50,8 @@ struct Facts {
     unrecorded: Vec<NotCaptured>,
     /// Left-out paths of the state before that are gone or different: no restore brings them back.
     lost: Vec<Lost>,
+    /// Files and settings among the changes that programs run by themselves later.
+    run_later: Vec<String>,
     leftovers: Vec<LeftoverReport>,
     /// Why something failed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,12 +86,14 @@ impl RunReport {
         &self,
         recorded: &Recorded,
         (unrecorded, lost): (Vec<NotCaptured>, Vec<Lost>),
+        run_later: Vec<String>,
     ) {
         let mut facts = self.0.lock();
         facts.snapshots = recorded.last.number + 1;
         facts.changes = Some(ChangeSummary::of(&recorded.changes));
         facts.root = Some(recorded.session_root);
         (facts.unrecorded, facts.lost) = (unrecorded, lost);
+        facts.run_later = run_later;
     }
 }
 

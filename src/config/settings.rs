@@ -117,6 +117,8 @@ pub struct Settings {
     pub threads: Sourced<u64>,
     /// Whether `nono run` records without being told to.
     pub record: Sourced<bool>,
+    /// Whether a run names what it changed that programs run by themselves later.
+    pub name_run_later: Sourced<bool>,
     /// The ignored paths that are recorded.
     pub ignored: Sourced<Ignored>,
     /// How objects are compressed.
@@ -165,6 +167,7 @@ strict_table! {
         max_bytes: u64,
         threads: u64,
         record: bool,
+        name_run_later: bool,
         ignored: Ignored,
         compression: Compression,
         exclude_patterns: Vec<String>,
@@ -257,6 +260,10 @@ impl Settings {
             )?,
             threads: from.choose(flags.threads, "NONO_THREADS", table.threads, 0)?,
             record: from.choose(None, "NONO_RECORD", table.record, false)?,
+            name_run_later: match table.name_run_later {
+                Some(value) => Sourced { value, origin: Origin::File },
+                None => Sourced { value: true, origin: Origin::Default },
+            },
             ignored: from.choose(flags.ignored, "NONO_IGNORED", table.ignored, Ignored::Small)?,
             compression: from.choose(
                 None,
@@ -397,6 +404,12 @@ impl Settings {
                 json!(self.mcp_restore.value),
                 self.mcp_restore.origin == Origin::File,
                 "--no-restore",
+            ),
+            rule(
+                "name_run_later",
+                json!(self.name_run_later.value),
+                self.name_run_later.origin == Origin::File,
+                "",
             ),
             rule("mcp_hidden", json!(self.mcp_hidden()), self.mcp_hidden.is_some(), "--hide"),
             rule(

@@ -82,6 +82,7 @@ mod retention;
 mod review;
 mod roundtrip;
 mod run_and_undo;
+mod run_later;
 mod sandbox;
 mod scene;
 mod scratch;

@@ -10,12 +10,14 @@ use serde::Serialize;
 use crate::agent::Mishap;
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
-use crate::cli::args::named_project;
+use crate::cli::args::{named_project, surroundings};
 use crate::cli::context::{BOLD, Context, YELLOW};
 use crate::cli::error::{CliError, moved_hint};
 use crate::cli::render::{Palette, relative_time, session_changes, summary_line};
 use crate::cli::restoring::{command, write_preview};
+use crate::cli::run_later::{self, RunLater};
 use crate::cli::unrecorded::told;
+use crate::config::{FlagSettings, Settings};
 use nono_engine::diff::{self, Change, ChangeSummary, Lost};
 use nono_engine::path_text::{Shown, serde_path};
 use nono_engine::session::{
@@ -78,6 +80,9 @@ struct Since {
     /// Left-out paths of the session's first snapshot that are gone or different: no restore brings
     /// them back.
     lost: Vec<Lost>,
+    /// Files and settings that the session changed and programs run by themselves later.
+    #[serde(skip_serializing_if = "RunLater::is_empty")]
+    run_later: RunLater,
 }
 
 #[derive(Serialize)]
@@ -212,6 +217,12 @@ fn container_restores(
     Ok(waiting.into_iter().flatten().collect())
 }
 
+/// Whether a file of settings that can be read does not switch it off.
+fn is_named_later() -> bool {
+    let load = |around| Settings::load(&around, &FlagSettings::default()).ok();
+    surroundings().ok().and_then(load).is_none_or(|settings| settings.name_run_later.value)
+}
+
 /// The present differences from the last ordinary snapshot of a session; from its baseline if it is
 /// undone.
 fn since(catalog: &Catalog, session: &SessionSummary) -> Result<Option<Since>, CliError> {
@@ -226,6 +237,7 @@ fn since(catalog: &Catalog, session: &SessionSummary) -> Result<Option<Since>, C
     numbers.retain(|number| !is_undone || *number == first);
     let manager = SnapshotManager::open(dir.path())?;
     let mut last = manager.load_manifest(first)?;
+    let baseline = last.clone();
     let left_out = last.not_captured.clone();
     for number in numbers.into_iter().rev() {
         let manifest = manager.load_manifest(number)?;
@@ -241,7 +253,13 @@ fn since(catalog: &Catalog, session: &SessionSummary) -> Result<Option<Since>, C
     let (old, new) = (NotCapturedSet::new(&last), NotCapturedSet::new(now.manifest()));
     let changes = diff::changes(&differences, &old, &new);
     let lost = diff::lost(&left_out, &now.manifest().not_captured);
-    Ok(Some(Since { snapshot: number, summary: ChangeSummary::of(&changes), changes, lost }))
+    let run_later = if is_named_later() && last.number > baseline.number {
+        run_later::of_states(&now, &baseline, &last)?
+    } else {
+        RunLater::default()
+    };
+    let summary = ChangeSummary::of(&changes);
+    Ok(Some(Since { snapshot: number, summary, changes, lost, run_later }))
 }
 
 /// Names what cannot be restored.
@@ -288,7 +306,10 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
             } else if let Some(undone) = undone {
                 writeln!(out, "{undone}")?;
             }
-            if let Some(Since { snapshot, changes, lost, .. }) = &report.since {
+            if let Some(Since { snapshot, changes, lost, run_later, .. }) = &report.since {
+                if let Some(line) = run_later.line() {
+                    writeln!(out, "  {YELLOW}{line}{YELLOW:#}")?;
+                }
                 let none = if changes.is_empty() { " nothing" } else { "" };
                 writeln!(out, "different now from snapshot {id}/{snapshot}:{none}")?;
                 let (git, files): (Vec<_>, Vec<_>) =

@@ -18,6 +18,7 @@ use crate::cli::progress::Bar;
 use crate::cli::render::{Palette, touched_part};
 use crate::cli::repositories::{Repositories, Told};
 use crate::cli::restoring::{Ways, ways};
+use crate::cli::run_later::RunLater;
 use crate::cli::supervise::{CommandSignals, Ended};
 use crate::cli::together::Together;
 use crate::cli::unrecorded::Unrecorded;
@@ -52,7 +53,9 @@ pub(super) fn run(job: &Job<'_>, catalog: &Catalog, settings: &Settings) -> Outc
     let finished = finish(recording, &ended, context);
     let ran = Ran { session: &session, id: &id, before: &before };
     match (&ended, &finished) {
-        (Ok(_), Ok(recorded)) => ran.report(job, catalog, &together, recorded),
+        (Ok(_), Ok(recorded)) => {
+            ran.report(job, catalog, &together, recorded, settings.name_run_later.value);
+        }
         (Err(error), Err(_)) => context.error(error),
         _ => {}
     }
@@ -155,7 +158,14 @@ struct Ran<'a> {
 
 impl Ran<'_> {
     /// Names the changes, and every path that the recording lacks.
-    fn report(&self, job: &Job<'_>, catalog: &Catalog, together: &Together, recorded: &Recorded) {
+    fn report(
+        &self,
+        job: &Job<'_>,
+        catalog: &Catalog,
+        together: &Together,
+        recorded: &Recorded,
+        names_run_later: bool,
+    ) {
         let (Self { session, id, before }, context) = (*self, job.context);
         let Recorded { last, changes, touched, session_root } = recorded;
         let unrecorded =
@@ -181,8 +191,14 @@ impl Ran<'_> {
         for line in repositories.said(Told::Done) {
             context.say(format_args!("  {line}"));
         }
+        let run_later = if names_run_later {
+            self.or_nothing(context, |store| RunLater::among(changes, store, before, last))
+        } else {
+            RunLater::default()
+        };
+        run_later.report(context);
         context.say(format_args!("  root: {session_root}"));
-        job.report.recorded(recorded, unrecorded.into_left());
+        job.report.recorded(recorded, unrecorded.into_left(), run_later.into_words());
     }
 
     /// The answer of the session's store. A failure is reported, and gives an empty answer: the
