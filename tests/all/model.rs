@@ -4,7 +4,7 @@
 //! The model is a map of the project's files. It knows the state before and after each run, so it
 //! can tell for each path whose change it is. `scripts/fuzz model SECONDS` goes on for longer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -153,6 +153,8 @@ struct Model {
     runs: BTreeMap<String, Replaced>,
     /// What each undo and redo replaced, by session and safety snapshot.
     restores: BTreeMap<(String, u64), Replaced>,
+    /// Paths that an undo in part took back, by session: what is there now is not of the session.
+    taken_back: BTreeSet<(String, PathBuf)>,
     /// What was done, for a failure to be told.
     story: Vec<String>,
 }
@@ -169,6 +171,7 @@ impl Model {
             random: Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
             runs: BTreeMap::new(),
             restores: BTreeMap::new(),
+            taken_back: BTreeSet::new(),
             story: Vec::new(),
         }
     }
@@ -222,13 +225,24 @@ impl Model {
             return;
         }
         let report = done.json();
-        let run = self.runs[report["session_id"].as_str().unwrap()].clone();
+        let id = report["session_id"].as_str().unwrap().to_owned();
+        let mut run = self.runs[&id].clone();
+        for (_, path) in self.taken_back.iter().filter(|(of, _)| *of == id) {
+            match run.before.get(path) {
+                Some(entry) => run.after.insert(path.clone(), entry.clone()),
+                None => run.after.remove(path),
+            };
+        }
         let is_meant = |of: &Path| path.is_none_or(|path| of.starts_with(path));
         // They are made where the path needs them.
         let is_above = |of: &Path| {
             path.is_some_and(|path| of != Path::new(path) && Path::new(path).starts_with(of))
         };
         self.check(&run.after, &run.before, &before, &after, [&is_meant, &is_above], &report);
+        if path.is_some() {
+            let paths = run.before.keys().chain(run.after.keys()).filter(|path| is_meant(path));
+            self.taken_back.extend(paths.map(|path| (id.clone(), path.clone())));
+        }
         self.keep(before, after, &report);
     }
 
@@ -245,6 +259,8 @@ impl Model {
         let number = report["snapshot"].as_u64().unwrap();
         let undone = &self.restores[&(report["session_id"].as_str().unwrap().to_owned(), number)];
         let (from, to) = (undone.after.clone(), undone.before.clone());
+        let session = report["session_id"].as_str().unwrap();
+        self.taken_back.retain(|(of, _)| of != session);
         self.check(&from, &to, &before, &after, [&|_| true, &|_| false], &report);
         self.keep(before, after, &report);
     }
@@ -262,6 +278,7 @@ impl Model {
         let words = ["restore", &format!("{id}/{number}"), "--force", "--json"];
         let done = self.fixture.nono(&words).success();
         let after = self.state();
+        self.taken_back.retain(|(of, _)| of != id);
         let run = &self.runs[id];
         assert_eq!(after, if number == 0 { run.before.clone() } else { run.after.clone() });
         self.keep(before, after, &done.json());
@@ -300,7 +317,7 @@ impl Model {
             assert_eq!(after, before, "a refusal changes nothing: {report}");
             return;
         }
-        let paths: std::collections::BTreeSet<_> =
+        let paths: BTreeSet<_> =
             [from, to, before, after].into_iter().flat_map(State::keys).collect();
         for path in paths {
             let [was, target, now, is] = [from, to, before, after].map(|state| state.get(path));
