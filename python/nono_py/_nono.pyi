@@ -128,8 +128,10 @@ class ExclusionConfig:
     also means ``src/generated``. A leading ``/`` ties one to the top of the tracked path, a trailing
     one to directories. With ``*``, ``?`` or ``[…]`` they are about whole names. Globs look at the
     names of everything but directories (``*.pyc``). ``force_include`` has patterns that beat
-    every exclusion; directories that ``prune_patterns`` name are not searched for it. The lists are
-    copies: a configuration never changes.
+    every exclusion; directories that ``prune_patterns`` name are not searched for it. ``ignored``
+    says what is recorded of the paths that ``.gitignore`` files leave out: ``"none"``,
+    ``"small"`` (as on the command line: an ``.env`` is kept, a build directory is not) or
+    ``"all"``. The lists are copies: a configuration never changes.
     """
 
     def __new__(
@@ -139,6 +141,7 @@ class ExclusionConfig:
         exclude_globs: Sequence[str] = [],
         force_include: Sequence[str] = [],
         prune_patterns: Sequence[str] = [],
+        ignored: Literal["none", "small", "all"] = "small",
     ) -> ExclusionConfig: ...
     @property
     def use_gitignore(self) -> bool:
@@ -160,9 +163,13 @@ class ExclusionConfig:
     def prune_patterns(self) -> list[str]:
         """Patterns of directories that are left out and not searched for what is force-included."""
 
+    @property
+    def ignored(self) -> Literal["none", "small", "all"]:
+        """The ignored paths that are recorded: ``"none"``, ``"small"`` or ``"all"``."""
+
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
-    def __getnewargs__(self) -> tuple[bool, list[str], list[str], list[str], list[str]]: ...
+    def __getnewargs__(self) -> tuple[bool, list[str], list[str], list[str], list[str], str]: ...
 
 @final
 class SnapshotManifest:

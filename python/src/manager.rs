@@ -17,7 +17,7 @@ use pyo3::types::PyBytes;
 use crate::args::{Count, PathArg, Threads};
 use crate::call::{call_telling, quick};
 use crate::error::Failure;
-use crate::exclusion::ExclusionConfig;
+use crate::exclusion::{self, ExclusionConfig};
 use crate::manifest::SnapshotManifest;
 use crate::metadata::SessionMetadata;
 use crate::mount::{Mount, store_root};
@@ -122,7 +122,7 @@ impl SnapshotManager {
         threads: Threads,
     ) -> PyResult<Self> {
         let paths: Vec<PathBuf> = tracked_paths.into_iter().map(|path| path.0).collect();
-        let exclusion = exclusion.map(|exclusion| exclusion.0.clone()).unwrap_or_default();
+        let exclusion = exclusion.map_or_else(exclusion::default, |exclusion| exclusion.0.clone());
         let budget = Budget { max_entries: max_entries.0, max_bytes: max_bytes.0 };
         quick(py, "SnapshotManager", &session_dir.0, || {
             let engine = snapshot::SnapshotManager::new(&session_dir.0, &paths, exclusion, budget)?;

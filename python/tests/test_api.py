@@ -235,11 +235,20 @@ def test_a_pattern_with_a_slash_is_a_part_of_a_path(tmp_path: Path, work: Path) 
 
 def test_a_gitignore_is_honoured_unless_it_is_not_wanted(tmp_path: Path, work: Path) -> None:
     (work / ".gitignore").write_text("sub/\n")
-    asked = SnapshotManager(tmp_path / "a", [work]).create_baseline()
+    (work / ".env").write_text("SECRET=1\n")
+    (work / ".gitignore").write_text("sub/\n.env\n")
+    default = SnapshotManager(tmp_path / "default", [work]).create_baseline()
+    assert str(work / ".env") in default.files, "as the command line records it"
+    assert ExclusionConfig().ignored == "small"
+    nothing = ExclusionConfig(ignored="none")
+    assert pickle.loads(pickle.dumps(nothing)).ignored == "none"
+    asked = SnapshotManager(tmp_path / "a", [work], nothing).create_baseline()
     not_asked = SnapshotManager(
         tmp_path / "b", [work], exclusion=ExclusionConfig(use_gitignore=False)
     ).create_baseline()
-    assert (asked.file_count, not_asked.file_count) == (2, 3)
+    assert (asked.file_count, not_asked.file_count) == (2, 4)
+    with pytest.raises(ValueError, match="ignored: 'some'"):
+        ExclusionConfig(ignored="some")  # type: ignore[arg-type]
 
 
 # SnapshotManifest, FileState, ContentHash, Change

@@ -106,10 +106,10 @@ impl RunLater {
             match in_git(&change.path) {
                 Some(inside) => found.extend(states.git(change, inside, &shown)?),
                 None if is_run(&change.path) => found.push(shown),
-                None if is_named(&change.path, "package.json") => {
-                    if states.text(change, scripts)? {
-                        found.push(format!("scripts in {shown}"));
-                    }
+                None if is_named(&change.path, "package.json")
+                    && states.has_other(change, scripts)? =>
+                {
+                    found.push(format!("scripts in {shown}"));
                 }
                 None => {}
             }
@@ -181,7 +181,7 @@ impl States<'_> {
     }
 
     /// Whether a part of a file is another; also where that part cannot be told.
-    fn text<T: PartialEq>(
+    fn has_other<T: PartialEq>(
         &self,
         change: &Change,
         part: impl Fn(&[u8]) -> Option<T>,
