@@ -35,6 +35,7 @@ mod hostile;
 mod hostile_hooks;
 mod hostile_mcp;
 mod ignoring;
+mod ignoring_like_git;
 mod ignoring_property;
 mod importing;
 mod inside;

@@ -5,15 +5,16 @@
 //! directory also holds for what is in it, so that `logs/` ignores `logs/x` after somebody has
 //! written `logs/*` instead.
 
+mod rules;
+mod wildmatch;
+
 use std::io;
 use std::sync::Arc;
 
-use ignore::Match;
-use ignore::gitignore::{Gitignore, GitignoreBuilder};
-
+use self::rules::{Rules, Said};
 use super::exclusion::Verdict;
 use crate::byte_path;
-use crate::path_text::{Shown, to_path};
+use crate::path_text::Shown;
 use crate::sys::{self, Dir, FileKind};
 
 /// Name of the files that are read.
@@ -48,15 +49,9 @@ impl IgnoreFile {
 struct IgnoreLevel {
     /// Directory of the file, relative to the tracked path; empty at the top.
     base: Box<[u8]>,
-    rules: Rules,
+    /// Or why they are not known.
+    rules: Result<Rules, String>,
     parent: Chain,
-}
-
-#[derive(Debug)]
-enum Rules {
-    Read(Gitignore),
-    /// There are some, and this is why they are not known.
-    Unreadable(String),
 }
 
 /// The ignore files of one state that count in a directory; `None` when there are none.
@@ -67,18 +62,13 @@ type Chain = Option<Arc<IgnoreLevel>>;
 fn descend(above: &Chain, relative: &[u8], file: Option<&IgnoreFile>) -> Chain {
     let rules = match file {
         None => return above.clone(),
-        Some(IgnoreFile::Unreadable(error)) => Rules::Unreadable(error.clone()),
+        Some(IgnoreFile::Unreadable(error)) => Err(error.clone()),
         Some(IgnoreFile::Read(bytes)) => {
-            let mut builder = GitignoreBuilder::new("");
-            let text = String::from_utf8_lossy(bytes);
-            for line in text.trim_start_matches('\u{feff}').lines() {
-                // A line that is no valid glob ignores nothing, as in git.
-                let _ = builder.add_line(None, line);
+            let rules = Rules::parse(bytes);
+            if rules.is_empty() {
+                return above.clone();
             }
-            match builder.build() {
-                Ok(rules) if !rules.is_empty() => Rules::Read(rules),
-                _ => return above.clone(),
-            }
+            Ok(rules)
         }
     };
     Some(Arc::new(IgnoreLevel { base: relative.into(), rules, parent: above.clone() }))
@@ -104,18 +94,18 @@ fn opinion(chain: &Chain, relative: &[u8], is_dir: bool) -> Option<Verdict> {
             len => &relative[len + 1..],
         };
         let rules = match &current.rules {
-            Rules::Read(rules) => rules,
-            Rules::Unreadable(error) => {
+            Ok(rules) => rules,
+            Err(error) => {
                 return Some(Verdict::Unknown(format!("it may be ignored: {error}")));
             }
         };
-        match rules.matched(to_path(inner), is_dir) {
-            Match::None => {}
-            Match::Whitelist(_) => return Some(Verdict::Included),
-            Match::Ignore(rule) => {
+        match rules.say(inner, is_dir) {
+            None => {}
+            Some(Said::Included) => return Some(Verdict::Included),
+            Some(Said::Ignored(line)) => {
                 let slash = if current.base.is_empty() { "" } else { "/" };
                 let base = Shown::bytes(&current.base);
-                let rule = rule.original();
+                let rule = String::from_utf8_lossy(line);
                 return Some(Verdict::Ignored(format!("{base}{slash}.gitignore: {rule}")));
             }
         }
