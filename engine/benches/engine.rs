@@ -179,7 +179,10 @@ fn stat_cache(criterion: &mut Criterion) {
             };
             let files = (0..FILES).map(|file| (name(file), cached(file))).collect();
             let tree = ContentHash::of(&number.to_le_bytes());
-            (format!("src/part{number:03}").into_bytes(), CachedDirectory { tree, files })
+            (
+                format!("src/part{number:03}").into_bytes(),
+                CachedDirectory { tree, is_plain: true, files },
+            )
         })
         .collect();
     let written = || {

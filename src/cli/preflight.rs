@@ -4,7 +4,7 @@
 //! ignores and is large. The engine leaves nothing out by itself; this is a habit of the command
 //! line, and what it costs somebody is named, with the flag that keeps it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -17,7 +17,9 @@ use nono_engine::session::RecordRequest;
 use nono_engine::snapshot::{NotCapturedReason, SnapshotManifest, TrackedRoot, resolve_roots};
 use nono_engine::stat_cache::has_cache;
 use nono_engine::sys::Dir;
-use nono_engine::walk::{BEYOND_GIT_LIMIT, Estimate, Filter, estimate, names_a_limit, well_known};
+use nono_engine::walk::{
+    BEYOND_GIT_LIMIT, Estimate, Filter, estimate, mark_in, names_a_limit, well_known,
+};
 
 /// The time of a first recording: measured on two processors, everything in memory. A disk that has
 /// to be read is slower.
@@ -88,13 +90,28 @@ pub(super) fn warn_if_empty(manifest: &SnapshotManifest, context: &Context) {
     }
 }
 
+/// Directories of which a part is recorded: their maker's mark is left out by itself.
+fn partly_left_out(manifest: &SnapshotManifest) -> HashSet<&Path> {
+    let marks = manifest.not_captured.iter().filter(|left| {
+        let NotCapturedReason::Excluded { rule } = &left.reason else { return false };
+        let name = left.path.file_name();
+        mark_in(rule).is_some_and(|mark| name == Some(mark.as_ref()))
+    });
+    marks.filter_map(|left| left.path.parent()).collect()
+}
+
 /// Names the paths that a user may miss: rebuildable directories, each name in one line, and large
 /// ignored paths. Returns their number.
 pub(super) fn report(manifest: &SnapshotManifest, context: &Context) -> usize {
     // By the name of the directory, or the rule with the limit.
     let mut found: BTreeMap<(bool, &[u8]), Vec<&Path>> = BTreeMap::new();
+    let partly = partly_left_out(manifest);
     for left in &manifest.not_captured {
         let NotCapturedReason::Excluded { rule } = &left.reason else { continue };
+        let is_below = || left.path.ancestors().skip(1).any(|above| partly.contains(above));
+        if mark_in(rule).is_some() && is_below() {
+            continue;
+        }
         let name = left.path.file_name().unwrap_or_default().as_bytes();
         let key = match left.is_rebuildable() {
             true => (false, name),
@@ -104,6 +121,17 @@ pub(super) fn report(manifest: &SnapshotManifest, context: &Context) -> usize {
         found.entry(key).or_default().push(&left.path);
     }
     let mut count = 0;
+    let mut in_part: Vec<&Path> = partly.into_iter().collect();
+    in_part.sort_unstable();
+    for path in in_part.iter().take(NAMED) {
+        count += 1;
+        let name = Shown::bytes(path.file_name().unwrap_or_default().as_bytes());
+        context.say(format_args!(
+            "left out: a part of {}, made again by a program (--rollback-include {name} records \
+             all of it)",
+            Shown::path(path)
+        ));
+    }
     for ((is_large, key), paths) in found.iter().take(NAMED) {
         count += paths.len();
         let (path, name) = (Shown::path(paths[0]), paths[0].file_name().unwrap_or_default());

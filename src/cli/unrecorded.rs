@@ -8,6 +8,7 @@ use nono_engine::diff::{self, Lookup, Lost};
 use nono_engine::path_text::Shown;
 use nono_engine::snapshot::{NotCaptured, NotCapturedReason, SnapshotManifest};
 use nono_engine::store::{ObjectSource, StoreError, read_root_tree};
+use nono_engine::walk::Marks;
 
 /// So many paths are named one by one.
 const NAMED: usize = 10;
@@ -32,8 +33,9 @@ impl Unrecorded {
         let mut found = Self::default();
         let root = read_root_tree(store, &before.merkle_root)?;
         let mut state_before = Lookup::new(store, &root);
+        let mut marks = Marks::default();
         for left in diff::unrecorded(store, before, &now.not_captured)? {
-            if diff::can_be_made_again(left, &mut state_before)? {
+            if diff::can_be_made_again(left, &mut state_before, &mut marks)? {
                 found.rebuildable.push(left.path.clone());
             } else {
                 found.left.push(left.clone());

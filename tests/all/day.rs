@@ -46,7 +46,7 @@ impl<'a> Project<'a> {
             ("cache/warm", b"warm".to_vec()),
             ("big.iso", vec![7; 3 << 20]),
             ("target/CACHEDIR.TAG", b"Signature: 8a477f597d28d172789f06886806bc55\n".to_vec()),
-            ("target/out", b"made".to_vec()),
+            ("target/debug/out", b"made".to_vec()),
         ] {
             fixture.write(&format!("{name}/{path}"), content);
         }

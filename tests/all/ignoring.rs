@@ -210,12 +210,12 @@ fn a_run_that_changed_only_what_is_not_recorded_does_not_say_that_nothing_change
 #[test]
 fn directories_that_bear_their_makers_mark_are_one_line_and_no_failure() {
     let fixture = fixture();
-    fixture.write("package.json", "{}");
     fixture.write("a", "1");
     let script = "mkdir -p target pkg/__pycache__ node_modules/x venv web/node_modules
         echo 'Signature: 8a477f597d28d172789f06886806bc55' >target/CACHEDIR.TAG
         echo 1 >pkg/m.py; echo 1 >pkg/__pycache__/m.cpython-312.pyc
         echo home >venv/pyvenv.cfg
+        echo ' node_modules/x ' >node_modules/.package-lock.json
         echo {} >web/node_modules/.package-lock.json
         echo 2 >a";
     let run = fixture.record(script).success();
@@ -386,7 +386,7 @@ fn a_mark_that_a_restore_takes_away_proves_nothing() {
     let fixture = fixture();
     fixture.write("a", "1");
     let before = observe(&fixture.project());
-    let script = "echo {} >package.json; mkdir node_modules; echo evil >node_modules/evil";
+    let script = "echo '\"evil@1\"' >bun.lock; mkdir node_modules; echo evil >node_modules/evil";
     fixture.record(script).success();
     restores_leaving(&fixture, &fixture.latest(), &[]);
     assert_same(&before, &observe(&fixture.project()));

@@ -113,9 +113,11 @@ fn a_directory_with_its_makers_mark_is_one_line_and_no_failure() {
     fixture.write("target/CACHEDIR.TAG", TAG);
     fixture.write("target/debug/a.o", "1");
     fixture.write("old/pyvenv.cfg", "home\n");
-    fixture.write("old/lib/x.py", "1");
+    fixture.write("old/bin/python", "1");
     assert_eq!(left_out(&fixture, &[]), ["old", "target"]);
-    let run = fixture.record("rm -r old; echo 2 >target/b.o; echo 2 >src/main.c").success();
+    let run = fixture
+        .record("rm -r old; echo 2 >target/debug/b.o; touch target; echo 2 >src/main.c")
+        .success();
     assert_eq!(lines_with(&run, "left out: ").len(), 2, "{}", run.stderr);
     let again = lines_with(&run, "can be made again");
     assert_eq!(again.len(), 1, "{}", run.stderr);
@@ -125,7 +127,7 @@ fn a_directory_with_its_makers_mark_is_one_line_and_no_failure() {
     let restored = fixture.nono(&["rollback", "restore", "latest"]).success();
     assert_eq!(lines_with(&restored, "can be made again").len(), 1, "{}", restored.stderr);
     assert_eq!(read(&fixture, "src/main.c"), "int main;");
-    assert!(fixture.project().join("target/b.o").exists());
+    assert!(fixture.project().join("target/debug/b.o").exists());
 }
 
 #[test]
@@ -155,7 +157,8 @@ fn a_well_known_name_counts_where_git_ignores_a_large_directory() {
 fn what_git_tracks_is_recorded_whatever_a_rule_says() {
     let fixture = repository("*.log\n");
     fixture.write("node_modules/mine/index.js", "1");
-    fixture.write("node_modules/.package-lock.json", "{}");
+    let lock = r#"{"packages": {"node_modules/mine": {}, "node_modules/other": {}}}"#;
+    fixture.write("node_modules/.package-lock.json", lock);
     fixture.write("out/deep/kept.c", "1");
     fixture.write("kept.log", vec![b'1'; LARGE]);
     git(&fixture, &["add", "-f", "node_modules/mine", "out", "kept.log"]);

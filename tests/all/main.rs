@@ -45,6 +45,7 @@ mod left_out;
 mod listing;
 mod manners;
 mod mapping;
+mod marks;
 mod mcp;
 mod mcp_checkpoints;
 mod meant;

@@ -7,8 +7,9 @@ use crate::fixture::Fixture;
 fn project() -> Fixture {
     let fixture = Fixture::new();
     fixture.write("a", "1");
-    fixture.write("package.json", "{}");
-    fixture.write("web/package.json", "{}");
+    let lock = r#"{"packages": {"node_modules/x": {}, "node_modules/y": {}}}"#;
+    fixture.write("node_modules/.package-lock.json", lock);
+    fixture.write("web/node_modules/.package-lock.json", lock);
     fixture.write("web/node_modules/x/index.js", "x");
     fixture.write("node_modules/y/index.js", "y");
     // A name proves nothing, and a file of such a name is a file.

@@ -67,7 +67,7 @@ fn secrets_that_git_ignores_are_recorded_but_not_searched_for_in_build_directori
     fixture.write("sub/.env.test", "1");
     fixture.write("vendor/settings.local", "1");
     fixture.write("node_modules/x/.env", "1");
-    fixture.write("package.json", "{}");
+    fixture.write("node_modules/.package-lock.json", "{\"node_modules/x\": {}}");
     fixture.write(".git/x.local", "1");
     let script = "for f in .env sub/.env.test vendor/settings.local node_modules/x/.env \
                   .git/x.local; do echo 2 > $f; done";

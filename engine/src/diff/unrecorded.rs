@@ -1,15 +1,13 @@
 //! New paths of a state that were not captured: no comparison of trees shows them.
 
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-
 use super::Lookup;
 use crate::manifest::{
     LeftOutState, NotCaptured, NotCapturedReason, NotCapturedSet, SnapshotManifest,
 };
 use crate::path_text::to_path;
 use crate::store::{ObjectSource, StoreError, read_root_tree};
-use crate::walk::{PACKAGE_BESIDE, makers_mark};
+use crate::walk::{LOCK_BESIDE, Marks, mark_in};
+use std::os::unix::ffi::OsStrExt;
 
 /// Left-out paths of a later state that did not exist in an earlier snapshot, by its own record:
 /// they stay if that snapshot is restored.
@@ -45,22 +43,29 @@ pub fn new_among<'a>(
     Ok(new)
 }
 
-/// Whether something that was left out is a directory that a program makes again, as
-/// `is_rebuildable` says or as git's rules proved when it was left out.
-pub fn can_be_made_again(left: &NotCaptured, before: &mut Lookup<'_>) -> Result<bool, StoreError> {
-    let by_rules = matches!(left.state, Some(LeftOutState::Rebuildable { mark: None, .. }));
-    let is_excluded = matches!(left.reason, NotCapturedReason::Excluded { .. });
-    Ok(is_excluded && (by_rules || is_rebuildable(&left.path, before)?))
-}
-
-/// Whether a directory that is there now can be made again after its surroundings are as they were
-/// `before`: a mark that lies beside it has to be there then.
-fn is_rebuildable(path: &Path, before: &mut Lookup<'_>) -> Result<bool, StoreError> {
-    match (makers_mark(path), path.parent()) {
-        (Some(PACKAGE_BESIDE), Some(parent)) => {
-            let beside = parent.join(to_path(PACKAGE_BESIDE.as_bytes()));
-            Ok(before.find(beside.as_os_str().as_bytes())?.is_some())
-        }
-        (mark, _) => Ok(mark.is_some()),
+/// Whether something that was left out is made again by a program, as its maker's mark says at this
+/// moment or as git's rules proved when it was left out.
+///
+/// # Errors
+/// When a tree of the earlier snapshot is missing or damaged.
+pub fn can_be_made_again(
+    left: &NotCaptured,
+    before: &mut Lookup<'_>,
+    marks: &mut Marks,
+) -> Result<bool, StoreError> {
+    let NotCapturedReason::Excluded { rule } = &left.reason else { return Ok(false) };
+    if matches!(left.state, Some(LeftOutState::Rebuildable { mark: None, .. })) {
+        return Ok(true);
     }
+    let is_by_mark = mark_in(rule).is_some();
+    let is_proved = is_by_mark || left.is_rebuildable();
+    let Some((mark, dir)) = marks.covering(&left.path, is_proved, is_by_mark) else {
+        return Ok(false);
+    };
+    // A mark that lies beside the directory has to be there after its surroundings are as before.
+    if mark != LOCK_BESIDE {
+        return Ok(true);
+    }
+    let beside = dir.with_file_name(to_path(LOCK_BESIDE.as_bytes()));
+    Ok(before.find(beside.as_os_str().as_bytes())?.is_some())
 }

@@ -13,7 +13,7 @@ use crate::byte_path;
 use crate::path_text::{Shown, to_path};
 use crate::store::ObjectStore;
 use crate::sys::FileKind;
-use crate::walk::{self, Inside, Known, Mode, Repository};
+use crate::walk::{self, Inside, Known, MadeAgain, Mode, Place, Recorded, Repository};
 
 /// Limits of one snapshot; 0 means none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,15 +154,16 @@ fn survey_root(
     most: u64,
     items: &mut Vec<Item>,
 ) -> bool {
-    type Pending = (Vec<u8>, Mode, InheritedRules, Repository, Vec<Arc<KnownDir>>);
+    type Pending =
+        (Vec<u8>, Mode, InheritedRules, Repository, Option<Arc<MadeAgain>>, Vec<Arc<KnownDir>>);
     let Some(stat) = &open.stat else { return true };
     let bytes = if stat.kind == FileKind::File { stat.size } else { 0 };
     items.push(Item { root, path: Box::default(), bytes, is_dir: true, is_known: true });
     let Some(top) = &open.dir else { return true };
     let (rules, above) = (InheritedRules::of_root(rules), Repository::above(&open.path));
     let mut pending: Vec<Pending> =
-        vec![(Vec::new(), Mode::Filtered, rules, above, known.to_vec())];
-    while let Some((relative, mode, rules, above, known)) = pending.pop() {
+        vec![(Vec::new(), Mode::Filtered, rules, above, None, known.to_vec())];
+    while let Some((relative, mode, rules, above, made, known)) = pending.pop() {
         if items.len() as u64 > most {
             return false;
         }
@@ -177,16 +178,17 @@ fn survey_root(
         let Ok(listed) = walk::names(&dir, mode, filter, rules.reads_disk()) else { continue };
         let mode = walk::mode_inside(&dir, &relative, &listed, mode, filter);
         let repository = listed.repository(&dir, &relative, &above);
-        let itself = |path: &[u8]| {
-            known.iter().map(|dir| dir.itself(store, path)).max().unwrap_or(Known::No)
+        let itself = || {
+            let known = known.iter().map(|dir| dir.recorded_itself(store, &relative));
+            known.max().unwrap_or(Recorded::No)
         };
-        let has_package = || {
-            let (above, name) = (byte_path::split(&relative).0, walk::PACKAGE_BESIDE.as_bytes());
-            let above = top.open_beneath(above).and_then(|dir| dir.stat(name));
-            above.is_ok_and(|stat| stat.kind == FileKind::File)
+        let lock_beside = || {
+            let above = top.open_beneath(byte_path::split(&relative).0).ok()?;
+            above.read(walk::LOCK_BESIDE.as_bytes(), walk::MAX_LOCK_BYTES).ok()
         };
-        let mark = listed.mark(&dir, &relative, mode, filter, itself, has_package);
-        let mode = if mark.is_some() { Mode::made_again(&relative) } else { mode };
+        let place = Place { dir: &dir, relative: &relative, mode, filter };
+        let marked = listed.marked(&place, made.as_ref(), itself, lock_beside);
+        let (mode, made) = marked.inside(&relative, mode);
         let rules = rules.enter(store, &relative, listed.ignore_file.as_ref());
         let inside = Inside {
             dir: &dir,
@@ -196,8 +198,14 @@ fn survey_root(
             ignores: &rules.ignores,
             repository: &repository,
             databases: &listed.databases,
+            made: made.as_deref(),
         };
-        let judged = inside.judge(listed.names, holds);
+        let recorded = |name: &[u8]| {
+            let path = byte_path::join(&relative, name);
+            let known = known.iter().map(|dir| dir.recorded(store, name, &path));
+            known.max().unwrap_or(Recorded::No)
+        };
+        let judged = inside.judge(listed.names, holds, recorded);
         for entry in judged.entries {
             let path = byte_path::join(&relative, &entry.name);
             let is_dir = entry.stat.kind == FileKind::Directory;
@@ -209,7 +217,8 @@ fn survey_root(
             if is_dir {
                 let known = known.iter().map(|dir| KnownDir::child(dir, &entry.name)).collect();
                 let inherited = rules.inherited(&entry);
-                pending.push((path, entry.mode, inherited, repository.clone(), known));
+                let made = made.clone().filter(|_| entry.is_marked);
+                pending.push((path, entry.mode, inherited, repository.clone(), made, known));
             }
         }
     }

@@ -238,7 +238,8 @@ mod tests {
         let dir = crate::sys::Dir::open(temp.path().parent().unwrap()).unwrap();
         let stat: Stat = dir.stat(temp.path().file_name().unwrap().as_encoded_bytes()).unwrap();
         assert_eq!(stat.kind, FileKind::Directory);
-        FoundEntry { name: name.as_bytes().into(), stat, mode: Mode::Filtered, is_ignored: false }
+        let (mode, is_ignored, is_marked) = (Mode::Filtered, false, false);
+        FoundEntry { name: name.as_bytes().into(), stat, mode, is_ignored, is_marked }
     }
 
     #[test]

@@ -4,16 +4,17 @@
 //! stays in whatever the ignore files say later, so nothing can be hidden by ignoring it. Trees are
 //! read one directory at a time, and only in directories where an ignore rule matches.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use crate::byte_path;
-use crate::manifest::{NotCaptured, SnapshotManifest};
+use crate::manifest::{NotCaptured, NotCapturedReason, SnapshotManifest};
 use crate::object::{ContentHash, Node, Tree};
 use crate::store::{ObjectSource, read_tree};
-use crate::walk::Known;
+use crate::walk::{self, Known, Recorded};
 
 /// An earlier snapshot whose paths stay in, whatever a rule says.
 #[derive(Debug, Clone, Copy)]
@@ -31,15 +32,39 @@ impl<'a> KnownState<'a> {
     /// The left-out paths of a tracked path, relative to that.
     pub(super) fn left_out_of(&self, root: &Path) -> Arc<LeftOutPaths> {
         let root = root.as_os_str().as_bytes();
-        let inside = self.not_captured.iter().filter_map(|left| {
-            byte_path::relative_to(left.path.as_os_str().as_bytes(), root).map(Box::from)
-        });
-        Arc::new(inside.collect())
+        let mut paths = LeftOutPaths::default();
+        for left in self.not_captured {
+            let path = left.path.as_os_str().as_bytes();
+            let Some(path) = byte_path::relative_to(path, root) else { continue };
+            let NotCapturedReason::Excluded { rule } = &left.reason else {
+                paths.all.insert(path.into());
+                continue;
+            };
+            if walk::mark_in(rule).is_some() {
+                paths.made.insert(path.into());
+            }
+            paths.all.insert(path.into());
+        }
+        Arc::new(paths)
     }
 }
 
-/// Paths relative to a tracked path.
-pub(super) type LeftOutPaths = HashSet<Box<[u8]>>;
+/// The left-out paths of a tracked path, relative to that.
+#[derive(Default)]
+pub(super) struct LeftOutPaths {
+    all: HashSet<Box<[u8]>>,
+    /// Those that a maker's mark left out.
+    made: BTreeSet<Box<[u8]>>,
+}
+
+impl LeftOutPaths {
+    fn has_made_below(&self, path: &[u8]) -> bool {
+        let below = [path, b"/"].concat();
+        let from = (Bound::Included(below.as_slice()), Bound::Unbounded);
+        let first = self.made.range::<[u8], _>(from).next();
+        first.is_some_and(|first| first.starts_with(&below))
+    }
+}
 
 /// A directory of an earlier snapshot.
 pub(super) struct KnownDir {
@@ -75,8 +100,26 @@ impl KnownDir {
     pub(super) fn holds(&self, store: &dyn ObjectSource, name: &[u8], path: &[u8]) -> Known {
         match self.has(store, name) {
             false => Known::No,
-            true if self.left_out.contains(path) => Known::Partly,
+            true if self.left_out.all.contains(path) => Known::Partly,
             true => Known::Whole,
+        }
+    }
+
+    /// The record that it has of a name, which is at `path` below the tracked path.
+    pub(super) fn recorded(&self, store: &dyn ObjectSource, name: &[u8], path: &[u8]) -> Recorded {
+        self.as_recorded(self.holds(store, name, path), path)
+    }
+
+    /// The record that it is of the directory itself, which is at `path` below the tracked path.
+    pub(super) fn recorded_itself(&self, store: &dyn ObjectSource, path: &[u8]) -> Recorded {
+        self.as_recorded(self.itself(store, path), path)
+    }
+
+    fn as_recorded(&self, known: Known, path: &[u8]) -> Recorded {
+        match known {
+            Known::No | Known::Partly => Recorded::No,
+            Known::Whole if self.left_out.has_made_below(path) => Recorded::InPart,
+            Known::Whole => Recorded::Plainly,
         }
     }
 
@@ -84,7 +127,7 @@ impl KnownDir {
     pub(super) fn itself(&self, store: &dyn ObjectSource, path: &[u8]) -> Known {
         match self.tree(store) {
             None => Known::No,
-            Some(_) if self.left_out.contains(path) => Known::Partly,
+            Some(_) if self.left_out.all.contains(path) => Known::Partly,
             Some(_) => Known::Whole,
         }
     }

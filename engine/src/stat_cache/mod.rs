@@ -25,6 +25,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -92,6 +93,8 @@ pub struct CachedFile {
 pub struct CachedDirectory {
     /// Its tree.
     pub tree: ContentHash,
+    /// It was recorded like any other directory: nothing right in it was left out for a mark.
+    pub is_plain: bool,
     /// Its files, sorted by name.
     pub files: Vec<(Box<[u8]>, CachedFile)>,
 }
@@ -122,6 +125,8 @@ pub struct StatCache {
     doubtful: Doubtful,
     /// Whether it was said that something is gone.
     is_said: AtomicBool,
+    /// Directories that were recorded like any other, sorted, once it was asked.
+    plain: OnceLock<Vec<Box<[u8]>>>,
 }
 
 /// Where the records of directories (relative to the tracked path) are.
@@ -130,6 +135,13 @@ type Directories = HashMap<Box<[u8]>, Range<usize>>;
 /// Name of the cache file of a tracked path.
 fn file_name(tracked_path: &Path) -> Vec<u8> {
     format!("{}{SUFFIX}", ContentHash::of(tracked_path.as_os_str().as_bytes())).into_bytes()
+}
+
+/// The bit in the number of files of a directory that was recorded like any other.
+const PLAIN: u32 = 1 << 31;
+
+fn plain_and_count(field: u32) -> (bool, u32) {
+    (field & PLAIN != 0, field & !PLAIN)
 }
 
 /// The place of the generation in it.
@@ -289,7 +301,7 @@ impl StatCache {
         let range = self.directories.get(relative)?;
         let mut fields = Fields { bytes: self.bytes.get(..range.end)?, at: range.start };
         let tree = fields.hash()?;
-        let count = fields.u32()?;
+        let (is_plain, count) = plain_and_count(fields.u32()?);
         let mut files = Vec::with_capacity(count.min(1 << 16) as usize);
         for _ in 0..count {
             let name = fields.bytes()?.into();
@@ -301,7 +313,37 @@ impl StatCache {
             let xattrs = fields.xattrs()?;
             files.push((name, CachedFile { key, hash, midstates: link, xattrs }));
         }
-        Some(CachedDirectory { tree, files })
+        Some(CachedDirectory { tree, is_plain, files })
+    }
+
+    /// Whether a directory, given relative to the tracked path, was recorded like any other.
+    pub fn holds_plainly(&self, relative: &[u8]) -> bool {
+        self.directories.get(relative).is_some_and(|range| self.is_plain(range))
+    }
+
+    /// Whether a directory was recorded, and one below it was recorded like any other.
+    pub fn holds_plainly_below(&self, relative: &[u8]) -> bool {
+        if !self.directories.contains_key(relative) {
+            return false;
+        }
+        let plain = self.plain.get_or_init(|| {
+            let all = self.directories.iter().filter(|(_, range)| self.is_plain(range));
+            let mut paths: Vec<_> = all.map(|(path, _)| path.clone()).collect();
+            paths.sort_unstable();
+            paths
+        });
+        let below = [relative, b"/"].concat();
+        let first = plain.partition_point(|path| **path < *below);
+        plain.get(first).is_some_and(|path| path.starts_with(&below))
+    }
+
+    fn is_plain(&self, record: &Range<usize>) -> bool {
+        let count = || {
+            let mut fields = Fields { bytes: self.bytes.get(..record.end)?, at: record.start };
+            fields.hash()?;
+            fields.u32()
+        };
+        count().is_some_and(|count| plain_and_count(count).0)
     }
 
     /// A cache whose records are these bytes, with a valid header and checksum.

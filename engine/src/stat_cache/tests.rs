@@ -57,7 +57,7 @@ fn a_long_file_is_known_with_its_midstates_and_not_without() {
 }
 
 fn directory(files: Vec<(Box<[u8]>, CachedFile)>) -> CachedDirectory {
-    CachedDirectory { tree: ContentHash::of(b"t"), files }
+    CachedDirectory { tree: ContentHash::of(b"t"), is_plain: true, files }
 }
 
 fn saved(start: FileTime, content: &CachedDirectory) -> (tempfile::TempDir, Dir) {

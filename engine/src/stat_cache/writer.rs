@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use super::fields::{put_bytes, put_key, put_u32, put_xattrs};
-use super::{CachedDirectory, CachedFile, CountedOn, StoreState, file_name, header};
+use super::{CachedDirectory, CachedFile, CountedOn, PLAIN, StoreState, file_name, header};
 use crate::layout;
 use crate::object::{FileTime, Hasher, Midstates};
 use crate::sys::{self, Dir, IoContext};
@@ -78,7 +78,8 @@ impl StatCacheWriter {
             is_complete && !file.key.is_racy(self.start)
         };
         let settled = || directory.files.iter().filter(|(_, file)| is_settled(file));
-        put_u32(&mut record, settled().count());
+        let plain = if directory.is_plain { PLAIN } else { 0 };
+        put_u32(&mut record, settled().count() | plain as usize);
         for (name, file) in settled() {
             put_bytes(&mut record, name);
             put_key(&mut record, &file.key);

@@ -7,11 +7,13 @@
 //! names are looked at, because a recording waits.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use super::exclusion::Filter;
 use super::git_index::Repository;
 use super::ignore_files::Ignores;
 use super::listing::{Mode, list_some};
+use super::rebuildable::MadeAgain;
 use crate::byte_path;
 use crate::sys::{Dir, FileKind};
 
@@ -42,6 +44,7 @@ struct Place {
     mode: Mode,
     ignores: Ignores,
     repository: Repository,
+    made: Option<Arc<MadeAgain>>,
 }
 
 /// Estimates what a capture of `dir` with this filter would hold. Lists at most some thousand
@@ -55,6 +58,7 @@ pub fn estimate(dir: &Dir, filter: &Filter) -> Estimate {
         mode: Mode::Filtered,
         ignores: Ignores::ON_DISK,
         repository: Repository::above(dir.path()),
+        made: None,
     };
     let mut pending = VecDeque::from([top]);
     for _ in 0..COUNTED {
@@ -100,11 +104,12 @@ fn go_down(
 
 /// The entries of one such directory itself, and its subdirectories.
 fn look(dir: &Dir, place: &Place, filter: &Filter) -> (Estimate, Vec<Place>) {
-    let Place { relative, mode, ignores, repository, .. } = place;
+    let Place { relative, mode, ignores, repository, made, .. } = place;
     let mut own = Estimate { is_exact: true, ..Estimate::default() };
+    let made = made.as_ref();
     let listed = dir
         .open_beneath(relative)
-        .and_then(|dir| list_some(&dir, relative, *mode, filter, ignores, repository, NAMES));
+        .and_then(|dir| list_some(&dir, relative, *mode, filter, ignores, repository, made, NAMES));
     let Ok((listing, times)) = listed else { return (own, Vec::new()) };
     own.is_exact = times <= 1.0;
     let mut below = Vec::new();
@@ -118,6 +123,7 @@ fn look(dir: &Dir, place: &Place, filter: &Filter) -> (Estimate, Vec<Place>) {
                     mode: found.mode,
                     ignores: listing.ignores.clone(),
                     repository: listing.repository.clone(),
+                    made: listing.made.clone().filter(|_| found.is_marked),
                 });
             }
             FileKind::File => own.bytes += found.stat.size as f64 * times,

@@ -5,8 +5,10 @@ use super::git_dir::{BEYOND_GIT_LIMIT, DOT_GIT, OBJECT_DIRS};
 use super::git_index::{Repository, Tracks};
 use super::ignore_files::{Ignores, is_vanishing};
 use super::ignored::{Databases, Ignored, LARGE_FILE, SMALL_FILE_BYTES, Size, size_of};
-use super::listing::{FoundEntry, Known, LeftOut, Mode, STAGING_PREFIX, WhyLeftOut, rule_of_mark};
-use super::rebuildable::{mark_of, well_known};
+use super::listing::{
+    FoundEntry, Known, LeftOut, Mode, Recorded, STAGING_PREFIX, WhyLeftOut, rule_of_mark,
+};
+use super::rebuildable::{MadeAgain, Part, coverage_of, well_known};
 use crate::sys::{Dir, FileKind, ListedName, Stat};
 
 /// The verdicts on some names of a directory.
@@ -42,11 +44,18 @@ pub(crate) struct Inside<'a> {
     pub(crate) ignores: &'a Ignores,
     pub(crate) repository: &'a Repository,
     pub(crate) databases: &'a Databases,
+    /// The mark that covers a part of it.
+    pub(crate) made: Option<&'a MadeAgain>,
 }
 
 /// The verdict on an entry.
 enum Fate {
     In {
+        mode: Mode,
+        is_ignored: bool,
+    },
+    /// In the snapshot, and a part of it is its maker's.
+    InPart {
         mode: Mode,
         is_ignored: bool,
     },
@@ -56,6 +65,14 @@ enum Fate {
     PassedOver,
 }
 
+/// The rule for what is left out of an ignored directory that is recorded.
+const RULE_ABOVE: &str = "a rule for a directory above";
+
+/// Why something is left out that its maker makes again.
+fn made_by(mark: &'static str) -> WhyLeftOut {
+    WhyLeftOut::Rebuildable { rule: rule_of_mark(mark), mark: Some(mark) }
+}
+
 /// Why the store is left out that a snapshot goes to.
 pub const OWN_STORE: &str = "nono's own: the store, which would record itself";
 
@@ -63,8 +80,14 @@ const IN: Fate = Fate::In { mode: Mode::Filtered, is_ignored: false };
 
 impl Inside<'_> {
     /// The second half of `listing::list`, for some of the names: their verdicts. `known` tells the
-    /// part of an entry of this directory that earlier snapshots hold.
-    pub(crate) fn judge(&self, names: Vec<ListedName>, known: impl Fn(&[u8]) -> Known) -> Judged {
+    /// part of an entry of this directory that earlier snapshots hold, `recorded` the record that
+    /// they have of it.
+    pub(crate) fn judge(
+        &self,
+        names: Vec<ListedName>,
+        known: impl Fn(&[u8]) -> Known,
+        recorded: impl Fn(&[u8]) -> Recorded,
+    ) -> Judged {
         let mut judged = Judged {
             entries: Vec::with_capacity(names.len()),
             left_out: Vec::new(),
@@ -89,9 +112,11 @@ impl Inside<'_> {
                     continue;
                 }
             };
-            let (why, mode) = match self.fate(&path, &name, &stat, &known) {
-                Fate::In { mode, is_ignored } => {
-                    judged.entries.push(FoundEntry { name, stat, mode, is_ignored });
+            let fate = self.fate(&path, &name, &stat, &known, &recorded);
+            let is_marked = matches!(fate, Fate::InPart { .. });
+            let (why, mode) = match fate {
+                Fate::In { mode, is_ignored } | Fate::InPart { mode, is_ignored } => {
+                    judged.entries.push(FoundEntry { name, stat, mode, is_ignored, is_marked });
                     continue;
                 }
                 Fate::PassedOver => {
@@ -103,14 +128,22 @@ impl Inside<'_> {
             };
             if let Some(mode) = mode {
                 let name = name.clone();
-                judged.entries.push(FoundEntry { name, stat, mode, is_ignored: false });
+                let (is_ignored, is_marked) = (false, false);
+                judged.entries.push(FoundEntry { name, stat, mode, is_ignored, is_marked });
             }
             judged.left_out.push(LeftOut { name, stat: Some(stat), why });
         }
         judged
     }
 
-    fn fate(&self, path: &[u8], name: &[u8], stat: &Stat, known: &impl Fn(&[u8]) -> Known) -> Fate {
+    fn fate(
+        &self,
+        path: &[u8],
+        name: &[u8],
+        stat: &Stat,
+        known: &impl Fn(&[u8]) -> Known,
+        recorded: &impl Fn(&[u8]) -> Recorded,
+    ) -> Fate {
         let is_dir = stat.kind == FileKind::Directory;
         if is_dir && is_staging(name) && !self.mode.is_partial() {
             // Said, and not silently passed over: anybody can make a directory of this name.
@@ -140,7 +173,30 @@ impl Inside<'_> {
             Mode::Filtered => Some(self.ignores),
             Mode::Ignored => None,
         };
-        match self.filter.judge(path, is_dir, ignores) {
+        let verdict = self.filter.judge(path, is_dir, ignores);
+        if let Some(made) = self.made
+            && !matches!(verdict, Verdict::Forced | Verdict::Excluded(_))
+        {
+            let is_ignored = self.mode == Mode::Ignored || verdict != Verdict::Included;
+            let mode = if is_ignored { Mode::Ignored } else { Mode::Filtered };
+            match made.part(path) {
+                Part::AboveForeign if is_dir => return Fate::InPart { mode, is_ignored },
+                Part::AboveForeign | Part::Covered => {
+                    let of = (made.coverage.mark, is_dir);
+                    let ordinary =
+                        [Fate::In { mode, is_ignored }, Fate::InPart { mode, is_ignored }];
+                    return self.fate_of_covered(
+                        path,
+                        of,
+                        known(name),
+                        || recorded(name),
+                        ordinary,
+                    );
+                }
+                Part::Foreign => {}
+            }
+        }
+        match verdict {
             Verdict::Forced => Fate::In { mode: Mode::Forced, is_ignored: false },
             Verdict::Excluded(rule) => {
                 let why = WhyLeftOut::Excluded(rule);
@@ -148,6 +204,11 @@ impl Inside<'_> {
                     true => Fate::OutBut(why, Mode::OnlyForced),
                     false => Fate::Out(why),
                 }
+            }
+            // Its size was not looked at, because a part of it is left out.
+            Verdict::Included if self.mode == Mode::Ignored && self.made.is_some() => {
+                let why = |size: &str| WhyLeftOut::Excluded(format!("{RULE_ABOVE}{size}"));
+                self.fate_of_ignored(path, name, stat, known, recorded, &why)
             }
             Verdict::Included if self.mode == Mode::Ignored => {
                 self.fate_in_ignored(path, name, stat, known)
@@ -157,11 +218,11 @@ impl Inside<'_> {
             Verdict::Ignored(_) | Verdict::Unknown(_) if name == DOT_GIT => IN,
             Verdict::Ignored(rule) => {
                 let why = |size: &str| WhyLeftOut::Excluded(format!("{rule}{size}"));
-                self.fate_of_ignored(path, name, stat, known, &why)
+                self.fate_of_ignored(path, name, stat, known, recorded, &why)
             }
             Verdict::Unknown(reason) => {
                 let why = |_: &str| WhyLeftOut::Unreadable(reason.clone());
-                self.fate_of_ignored(path, name, stat, known, &why)
+                self.fate_of_ignored(path, name, stat, known, recorded, &why)
             }
         }
     }
@@ -173,6 +234,7 @@ impl Inside<'_> {
         name: &[u8],
         stat: &Stat,
         known: &impl Fn(&[u8]) -> Known,
+        recorded: &impl Fn(&[u8]) -> Recorded,
         why: &dyn Fn(&str) -> WhyLeftOut,
     ) -> Fate {
         let is_small_wanted = self.filter.ignored() == Ignored::Small;
@@ -188,9 +250,15 @@ impl Inside<'_> {
             return if is_in { IN } else { Fate::Out(why(size)) };
         }
         let mut size = "";
-        let mark = self.filter.leaves_out_rebuildable().then(|| mark_of(self.dir, name)).flatten();
-        let why = if let Some(mark) = mark {
-            WhyLeftOut::Rebuildable { rule: rule_of_mark(mark), mark: Some(mark) }
+        let marks = self.filter.leaves_out_rebuildable();
+        let coverage = marks.then(|| coverage_of(self.dir, name, true)).flatten();
+        let coverage = coverage.filter(|it| !it.is_whole || recorded(name) != Recorded::Plainly);
+        let why = if let Some(coverage) = coverage {
+            if !coverage.is_all() || recorded(name) == Recorded::Plainly {
+                // The list of the directory shows which part is its maker's.
+                return Fate::In { mode: Mode::Ignored, is_ignored: true };
+            }
+            made_by(coverage.mark)
         } else {
             let named = well_known(name).filter(|_| self.filter.leaves_out_rebuildable());
             let found = (is_small_wanted || named.is_some())
@@ -237,7 +305,33 @@ impl Inside<'_> {
             return Fate::In { mode: Mode::Ignored, is_ignored: true };
         }
         let size = if stat.kind == FileKind::File { LARGE_FILE } else { "" };
-        Fate::Out(WhyLeftOut::Excluded(format!("a rule for a directory above{size}")))
+        Fate::Out(WhyLeftOut::Excluded(format!("{RULE_ABOVE}{size}")))
+    }
+
+    /// The verdict on what a maker makes in a marked directory. `ordinary` is that on the rest of
+    /// the directory, for a plain entry and for a directory in which the mark counts on.
+    fn fate_of_covered(
+        &self,
+        path: &[u8],
+        (mark, is_dir): (&'static str, bool),
+        known: Known,
+        recorded: impl FnOnce() -> Recorded,
+        [plain, in_part]: [Fate; 2],
+    ) -> Fate {
+        if !is_dir {
+            let is_in = known == Known::Whole || self.repository.tracks(path) == Tracks::Itself;
+            return if is_in { plain } else { Fate::Out(made_by(mark)) };
+        }
+        match recorded() {
+            Recorded::Plainly => return plain,
+            Recorded::InPart => return in_part,
+            Recorded::No => {}
+        }
+        let mode = Mode::made_again(path);
+        if known == Known::Partly || self.keeps_below(path, mode) {
+            return Fate::OutBut(made_by(mark), mode);
+        }
+        Fate::Out(made_by(mark))
     }
 
     /// In a directory that is left out.

@@ -1,15 +1,17 @@
 //! One directory, filtered: the step that every walk is made of. [`judging`](super::judging) has
 //! the second half of the step.
 
+use std::sync::Arc;
+
 use super::exclusion::Filter;
 use super::git_dir::{DOT_GIT, mode_inside};
 use super::git_index::Repository;
 use super::ignore_files::{IGNORE_FILE, IgnoreFile, Ignores};
 use super::ignored::{Databases, Ignored};
 use super::judging::{Inside, Judged};
-use super::rebuildable::{PACKAGE_BESIDE, mark_among};
+use super::rebuildable::{LOCK_BESIDE, MAX_LOCK_BYTES, MadeAgain, coverage_among};
 use crate::byte_path;
-use crate::sys::{self, Dir, FileKind, ListedName, Stat};
+use crate::sys::{self, Dir, ListedName, Stat};
 
 /// How the entries of a directory are judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +61,17 @@ pub enum Known {
     Whole,
 }
 
+/// The record that earlier snapshots of a tracked path have of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Recorded {
+    /// None, or of a part that was kept for a reason of its own.
+    No,
+    /// It is a directory, and they left out a part of it for a maker's mark.
+    InPart,
+    /// It was recorded like any other. A mark that appears later changes nothing of that.
+    Plainly,
+}
+
 /// An entry that is part of the snapshot.
 #[derive(Debug)]
 pub struct FoundEntry {
@@ -70,6 +83,8 @@ pub struct FoundEntry {
     pub mode: Mode,
     /// An ignore rule names it; it is in because an earlier snapshot holds it.
     pub is_ignored: bool,
+    /// It is a directory in a marked one. What its maker makes in it is left out.
+    pub is_marked: bool,
 }
 
 /// An entry that is not.
@@ -89,8 +104,8 @@ pub struct LeftOut {
 pub enum WhyLeftOut {
     /// The named rule excludes it.
     Excluded(String),
-    /// It is a directory that a program makes again. `mark` is what proves it; without one, git's
-    /// rules do.
+    /// A program makes it again: a directory, or a file in a marked directory. `mark` is what
+    /// proves it; without one, git's rules do.
     Rebuildable {
         /// The rule that leaves it out.
         rule: String,
@@ -112,6 +127,8 @@ pub struct Listing {
     pub ignores: Ignores,
     /// The repository in which it lies.
     pub repository: Repository,
+    /// The mark that covers a part of it.
+    pub(super) made: Option<Arc<MadeAgain>>,
 }
 
 /// The beginning of the names of a restore's staging directories; 16 hexadecimal digits follow.
@@ -142,12 +159,13 @@ pub fn list(
     above: &Ignores,
     repository: &Repository,
 ) -> sys::Result<Listing> {
-    let (listing, _) = list_some(dir, relative, mode, filter, above, repository, usize::MAX)?;
+    let (listing, _) = list_some(dir, relative, mode, filter, above, repository, None, usize::MAX)?;
     Ok(listing)
 }
 
 /// As [`list`], but at most so many names are looked at, evenly spread. Also returns how many there
-/// are for each of them.
+/// are for each of them. `above_made`: the mark of a directory above that covers a part of it.
+#[expect(clippy::too_many_arguments, reason = "those of `list`, and two")]
 pub(super) fn list_some(
     dir: &Dir,
     relative: &[u8],
@@ -155,20 +173,32 @@ pub(super) fn list_some(
     filter: &Filter,
     above: &Ignores,
     repository: &Repository,
+    above_made: Option<&Arc<MadeAgain>>,
     most: usize,
 ) -> sys::Result<(Listing, f64)> {
     let listed = names(dir, mode, filter, true)?;
     let mode = mode_inside(dir, relative, &listed, mode, filter);
     let repository = listed.repository(dir, relative, repository);
-    let mark = listed.mark(dir, relative, mode, filter, |_| Known::No, || has_package(dir));
-    let mode = if mark.is_some() { Mode::made_again(relative) } else { mode };
+    let place = Place { dir, relative, mode, filter };
+    let marked = listed.marked(&place, above_made, || Recorded::No, || lock_beside(dir));
+    let (mode, made) = marked.inside(relative, mode);
     let Names { names, ignore_file, databases } = listed;
     let ignores = &above.enter(relative, ignore_file.as_ref(), None);
     let (names, times) = evenly(names, most);
     let (databases, of) = (&databases, &repository);
-    let inside = Inside { dir, relative, mode, filter, ignores, repository: of, databases };
-    let Judged { entries, left_out, .. } = inside.judge(names, |_| Known::No);
-    Ok((Listing { entries, left_out, ignores: ignores.clone(), repository }, times))
+    let made_inside = made.as_deref();
+    let inside = Inside {
+        dir,
+        relative,
+        mode,
+        filter,
+        ignores,
+        repository: of,
+        databases,
+        made: made_inside,
+    };
+    let Judged { entries, left_out, .. } = inside.judge(names, |_| Known::No, |_| Recorded::No);
+    Ok((Listing { entries, left_out, ignores: ignores.clone(), repository, made }, times))
 }
 
 /// So many names at most, evenly spread, and how many there are for each of them.
@@ -185,13 +215,10 @@ fn evenly(names: Vec<ListedName>, most: usize) -> (Vec<ListedName>, f64) {
     (chosen, times)
 }
 
-/// Whether a file called [`PACKAGE_BESIDE`] lies beside a directory.
-fn has_package(dir: &Dir) -> bool {
-    let parent = dir.path().parent().and_then(|parent| Dir::open_no_symlinks(parent).ok());
-    parent.is_some_and(|parent| {
-        let stat = parent.try_stat(PACKAGE_BESIDE.as_bytes()).ok().flatten();
-        stat.is_some_and(|stat| stat.kind == FileKind::File)
-    })
+/// The file called [`LOCK_BESIDE`] that lies beside a directory.
+fn lock_beside(dir: &Dir) -> Option<Vec<u8>> {
+    let parent = Dir::open_no_symlinks(dir.path().parent()?).ok()?;
+    parent.read(LOCK_BESIDE.as_bytes(), MAX_LOCK_BYTES).ok()
 }
 
 /// The first half of [`list`]: the names. `reads_rules`: the ignore files on the disk count.
@@ -225,32 +252,79 @@ impl Names {
         if has_name(&self.names, DOT_GIT) { Repository::at(dir, relative) } else { above.clone() }
     }
 
-    /// The mark that proves that the directory is made again, if that matters: its contents are
-    /// then judged as [`Mode::OnlyKept`]. `known` tells what earlier snapshots hold of the
-    /// directory, `has_package` whether the file counts that may lie beside it.
-    pub(crate) fn mark(
+    /// The effect of the directory's mark. `above_made`: the mark of a directory above that covers
+    /// a part of it. `recorded` tells the record of the directory in earlier snapshots,
+    /// `lock_beside` gives the lock that may lie beside it.
+    pub(crate) fn marked(
         &self,
-        dir: &Dir,
-        relative: &[u8],
-        mode: Mode,
-        filter: &Filter,
-        known: impl FnOnce(&[u8]) -> Known,
-        has_package: impl FnOnce() -> bool,
-    ) -> Option<&'static str> {
+        place: &Place<'_>,
+        above_made: Option<&Arc<MadeAgain>>,
+        recorded: impl FnOnce() -> Recorded,
+        lock_beside: impl FnOnce() -> Option<Vec<u8>>,
+    ) -> Marked {
+        let Place { dir, relative, mode, filter } = *place;
         // The tracked path itself is never left out.
         if !matches!(mode, Mode::Filtered | Mode::Ignored)
             || !filter.leaves_out_rebuildable()
             || relative.is_empty()
         {
-            return None;
+            return Marked::Nothing;
+        }
+        if let Some(made) = above_made {
+            return Marked::InPart(Arc::clone(made));
         }
         let (_, name) = byte_path::split(relative);
-        let mark = mark_among(dir, name, &self.names, has_package)?;
-        (known(relative) != Known::Whole).then_some(mark)
+        let is_ignored = mode == Mode::Ignored;
+        let coverage = coverage_among(dir, name, &self.names, is_ignored, lock_beside);
+        let Some(coverage) = coverage else { return Marked::Nothing };
+        match (recorded(), coverage.is_whole) {
+            (Recorded::No, _) if coverage.is_all() => Marked::Whole(coverage.mark),
+            (_, true) => Marked::Nothing,
+            (_, false) => Marked::InPart(Arc::new(MadeAgain { coverage, base: relative.into() })),
+        }
     }
 }
 
+/// An open directory, and how its entries are judged.
+pub(crate) struct Place<'a> {
+    pub(crate) dir: &'a Dir,
+    /// Below the tracked path.
+    pub(crate) relative: &'a [u8],
+    pub(crate) mode: Mode,
+    pub(crate) filter: &'a Filter,
+}
+
+/// The effect of a maker's mark on a directory.
+#[derive(Debug)]
+pub(crate) enum Marked {
+    /// None.
+    Nothing,
+    /// The directory is left out, but for what is kept of it.
+    Whole(&'static str),
+    /// The entries of its maker are left out, and the others are recorded.
+    InPart(Arc<MadeAgain>),
+}
+
+impl Marked {
+    /// How the entries are judged, and the mark that covers a part of them.
+    pub(crate) fn inside(self, relative: &[u8], mode: Mode) -> (Mode, Option<Arc<MadeAgain>>) {
+        match self {
+            Self::Nothing => (mode, None),
+            Self::Whole(_) => (Mode::made_again(relative), None),
+            Self::InPart(made) => (mode, Some(made)),
+        }
+    }
+}
+
+const MARK_RULE: [&str; 2] = ["its maker's mark (", ")"];
+
 /// The name of the rule for a directory with a mark.
 pub(crate) fn rule_of_mark(mark: &str) -> String {
-    format!("its maker's mark ({mark})")
+    let [before, behind] = MARK_RULE;
+    format!("{before}{mark}{behind}")
+}
+
+/// The mark in the name of a rule, if the rule is about one.
+pub fn mark_in(rule: &str) -> Option<&str> {
+    rule.strip_prefix(MARK_RULE[0])?.strip_suffix(MARK_RULE[1])
 }

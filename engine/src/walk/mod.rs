@@ -27,7 +27,10 @@ pub(crate) use ignored::Databases;
 pub use ignored::{Ignored, SMALL_FILE_BYTES, UnknownIgnored, names_a_limit};
 pub use judging::OWN_STORE;
 pub(crate) use judging::{Inside, keeps_below};
-pub use listing::{FoundEntry, Known, LeftOut, Listing, Mode, STAGING_PREFIX, WhyLeftOut, list};
-pub(crate) use listing::{Names, names, rule_of_mark};
-pub(crate) use rebuildable::PACKAGE_BESIDE;
-pub use rebuildable::{makers_mark, well_known};
+pub use listing::mark_in;
+pub use listing::{
+    FoundEntry, Known, LeftOut, Listing, Mode, Recorded, STAGING_PREFIX, WhyLeftOut, list,
+};
+pub(crate) use listing::{Marked, Names, Place, names, rule_of_mark};
+pub(crate) use rebuildable::{LOCK_BESIDE, MAX_LOCK_BYTES, MadeAgain};
+pub use rebuildable::{Marks, well_known};

@@ -13,6 +13,7 @@ use crate::diff::{self, Lookup};
 use crate::object::Node;
 use crate::snapshot::{NotCaptured, NotCapturedReason};
 use crate::store::StoreError;
+use crate::walk::Marks;
 
 const HOLDS_UNKNOWN: &str = "the directory holds something that was not captured";
 
@@ -26,12 +27,13 @@ impl Planner<'_> {
     ) -> Result<(), StoreError> {
         // Directories above something that is not rebuildable.
         let mut above_unknown: HashSet<&[u8]> = HashSet::new();
+        let mut marks = Marks::default();
         let new = diff::new_among(left_out, &self.unknown, before)?;
         let mut new = new.into_iter().peekable();
         for left in left_out {
             let path = left.path.as_os_str().as_bytes();
             let is_new = new.next_if(|new| new.path == left.path).is_some();
-            if is_new && diff::can_be_made_again(left, before)? {
+            if is_new && diff::can_be_made_again(left, before, &mut marks)? {
                 self.plan.rebuildable.push(left.path.clone());
                 continue;
             }

@@ -14,7 +14,9 @@ use crate::snapshot::ignore_rules::{InheritedRules, RootRules, RulesInside, stor
 use crate::snapshot::known::KnownDir;
 use crate::stat_cache::{CachedDirectory, CachedFile, StatKey};
 use crate::sys::{self, Dir, FUSE_SUPER_MAGIC, FileKind, ListedName, Stat};
-use crate::walk::{self, Databases, FoundEntry, IgnoreFile, Known, Mode, Repository};
+use crate::walk::{
+    self, Databases, FoundEntry, IgnoreFile, Known, MadeAgain, Mode, Recorded, Repository,
+};
 
 /// Files are hashed in batches of at most so many files and bytes: large enough that handing one to
 /// another thread is cheap, small enough that one directory keeps all threads busy.
@@ -58,6 +60,10 @@ pub(super) struct PendingDir {
     pub(super) known: Vec<Arc<KnownDir>>,
     /// It bears its maker's mark: nothing of it is part of the snapshot but what is kept.
     pub(super) is_rebuildable: AtomicBool,
+    /// The mark of a directory above that covers a part of this one.
+    pub(super) made: Option<Arc<MadeAgain>>,
+    /// A mark covers a part of it.
+    pub(super) is_in_part: AtomicBool,
     /// The counter of the unrecorded entries, if it lies in a left-out directory.
     pub(super) passed_over: Option<Arc<LeftOutTally>>,
     /// Its own listing, plus its batches of files, plus its subdirectories that are not finished.
@@ -78,6 +84,7 @@ struct OpenDir<'s> {
     rules: RulesInside,
     repository: Repository,
     databases: Databases,
+    made: Option<Arc<MadeAgain>>,
     cached: Option<CachedDirectory>,
     /// How many there are.
     count: &'s AtomicUsize,
@@ -132,6 +139,8 @@ impl PendingDir {
             repository,
             known: Vec::new(),
             is_rebuildable: AtomicBool::new(false),
+            made: None,
+            is_in_part: AtomicBool::new(false),
             passed_over: None,
             unfinished: AtomicUsize::new(1),
             state: Mutex::default(),
@@ -162,7 +171,8 @@ impl Capturer<'_> {
             return;
         }
         let name = place.name().into();
-        let found = FoundEntry { name, stat, mode: Mode::Filtered, is_ignored: false };
+        let (mode, is_ignored, is_marked) = (Mode::Filtered, false, false);
+        let found = FoundEntry { name, stat, mode, is_ignored, is_marked };
         let captured = match stat.kind {
             FileKind::File => self.read_file(&place.parent, &found, index, b"").map(|(e, _)| e),
             _ => self.other_entry(&place.parent, &found, index, b""),
@@ -223,7 +233,7 @@ impl Capturer<'_> {
         }
         let mut listed = walk::names(&dir, node.mode, &root.filter, node.rules.reads_disk())?;
         let repository = listed.repository(&dir, &node.relative, &node.repository);
-        let mode = self.mode_inside(node, &dir, &mut listed, &repository);
+        let (mode, made) = self.mode_inside(node, &dir, &mut listed, &repository);
         let walk::Names { mut names, ignore_file, databases } = listed;
         if let Some(file) = &ignore_file {
             self.record_rules(node, file);
@@ -237,7 +247,8 @@ impl Capturer<'_> {
         }
         self.open_dirs.fetch_add(1, Relaxed);
         let count = &self.open_dirs;
-        let open = Arc::new(OpenDir { dir, mode, rules, repository, databases, cached, count });
+        let open =
+            Arc::new(OpenDir { dir, mode, rules, repository, databases, made, cached, count });
         while names.len() > PART_NAMES {
             let part = names.split_off(names.len() - PART_NAMES);
             if !self.may_share() {
@@ -285,7 +296,7 @@ impl Capturer<'_> {
         open: &Arc<OpenDir<'s>>,
         names: Vec<ListedName>,
     ) {
-        let OpenDir { dir, mode, rules, repository, databases, cached, .. } = &**open;
+        let OpenDir { dir, mode, rules, repository, databases, made, cached, .. } = &**open;
         let (store, filter) = (self.request.store, &self.roots[node.root].filter);
         let known = |name: &[u8]| {
             let path = || byte_path::join(&node.relative, name);
@@ -299,8 +310,14 @@ impl Capturer<'_> {
             ignores: &rules.ignores,
             repository,
             databases,
+            made: made.as_deref(),
         };
-        let judged = inside.judge(names, known);
+        let recorded = |name: &[u8]| {
+            let path = byte_path::join(&node.relative, name);
+            let known = node.known.iter().map(|dir| dir.recorded(store, name, &path));
+            known.max().unwrap_or(Recorded::No).max(self.recorded_before(node.root, &path))
+        };
+        let judged = inside.judge(names, known, recorded);
         let mut counted = self.leave_out_all(scope, node, judged.left_out, &judged.entries);
         self.count_passed_over(scope, node, judged.passed_over);
         let mut captured = Captured::default();
@@ -398,6 +415,7 @@ impl Capturer<'_> {
         let (stat, mode) = (found.stat, found.mode);
         let mut child = PendingDir::new(node.root, path, stat, mode, rules, repository);
         child.passed_over = passed_over;
+        child.made = open.made.clone().filter(|_| found.is_marked);
         child.parent = Some(Arc::clone(node));
         child.known = node.known.iter().map(|dir| KnownDir::child(dir, &found.name)).collect();
         let child = Arc::new(child);
@@ -456,7 +474,11 @@ impl Capturer<'_> {
             }
         }
         if let Some(writer) = self.writers.get(node.root) {
-            let directory = CachedDirectory { tree, files: cached_files };
+            let is_plain = !is_partial
+                && !node.is_in_part.load(Relaxed)
+                && node.mode != Mode::Forced
+                && self.roots[node.root].filter.leaves_out_rebuildable();
+            let directory = CachedDirectory { tree, is_plain, files: cached_files };
             writer.lock().add(&node.relative, &directory)?;
         }
         let attributes = attributes(&node.stat, state.xattrs);

@@ -94,8 +94,9 @@ impl Capturer<'_> {
                     self.leave_out(root, path, NotCapturedReason::OverBudget);
                     return None;
                 }
-                let FoundEntry { mode, is_ignored, .. } = *found;
-                let found = FoundEntry { name: found.name.clone(), stat, mode, is_ignored };
+                let FoundEntry { mode, is_ignored, is_marked, .. } = *found;
+                let name = found.name.clone();
+                let found = FoundEntry { name, stat, mode, is_ignored, is_marked };
                 return self.other_entry(dir, &found, root, path).map(|entry| (entry, None));
             }
             Err(ReadError::File(error)) => {

@@ -12,32 +12,41 @@ use super::{Capturer, StateYet};
 use crate::byte_path;
 use crate::manifest::{LeftOutState, LeftOutTally, NotCapturedReason};
 use crate::sys::{Dir, FileKind, Stat};
-use crate::walk::{self, FoundEntry, Known, LeftOut, Mode, Repository, WhyLeftOut};
+use crate::walk::{
+    self, FoundEntry, Known, LeftOut, MadeAgain, Marked, Mode, Place, Recorded, Repository,
+    WhyLeftOut,
+};
 
 /// The counters of the directories that are left out except for some entries, by their names.
 pub(super) type Counted = HashMap<Box<[u8]>, Arc<LeftOutTally>>;
 
 impl Capturer<'_> {
     /// How what is in a directory is judged: one that bears its maker's mark is left out, but for
-    /// what is kept of it.
+    /// what is kept of it; or a part of it is.
     pub(super) fn mode_inside(
         &self,
         node: &PendingDir,
         dir: &Dir,
         listed: &mut walk::Names,
         repository: &Repository,
-    ) -> Mode {
+    ) -> (Mode, Option<Arc<MadeAgain>>) {
         let filter = &self.roots[node.root].filter;
         let store = self.request.store;
-        let known = |path: &[u8]| {
-            let known = node.known.iter().map(|dir| dir.itself(store, path));
-            known.max().unwrap_or(Known::No)
-        };
-        let has_package = || self.has_package(node);
         let path = &node.relative;
+        let recorded = || {
+            let known = node.known.iter().map(|dir| dir.recorded_itself(store, path));
+            known.max().unwrap_or(Recorded::No).max(self.recorded_before(node.root, path))
+        };
+        let lock_beside = || self.lock_beside(node);
         let mode = walk::mode_inside(dir, path, listed, node.mode, filter);
-        let Some(mark) = listed.mark(dir, path, mode, filter, known, has_package) else {
-            return mode;
+        let place = Place { dir, relative: path, mode, filter };
+        let mark = match listed.marked(&place, node.made.as_ref(), recorded, lock_beside) {
+            Marked::Nothing => return (mode, None),
+            Marked::InPart(made) => {
+                node.is_in_part.store(true, Relaxed);
+                return (mode, Some(made));
+            }
+            Marked::Whole(mark) => mark,
         };
         node.is_rebuildable.store(true, Relaxed);
         let rule = walk::rule_of_mark(mark);
@@ -49,19 +58,30 @@ impl Capturer<'_> {
         if !walk::keeps_below(filter, repository, path, mode) && !is_known() {
             listed.names.clear();
         }
-        mode
+        (mode, None)
     }
 
-    /// Whether the file lies beside a directory that makes a `node_modules` of it. One that is not
-    /// in every known snapshot may go with a restore, and the proof with it.
-    pub(super) fn has_package(&self, node: &PendingDir) -> bool {
-        let name = walk::PACKAGE_BESIDE.as_bytes();
-        let Some(parent) = &node.parent else { return false };
-        let is_there = || {
-            let dir = self.roots[node.root].dir.as_ref()?.open_beneath(&parent.relative).ok()?;
-            Some(dir.stat(name).ok()?.kind == FileKind::File)
-        };
-        parent.known.iter().all(|dir| dir.has(self.request.store, name)) && is_there() == Some(true)
+    /// The record of a path in the last snapshot of the tracked path, of whatever session. A mark
+    /// that a command leaves in a recorded directory changes nothing for the next session.
+    pub(super) fn recorded_before(&self, root: usize, path: &[u8]) -> Recorded {
+        let cache = &self.caches[root];
+        match path {
+            path if cache.holds_plainly(path) => Recorded::Plainly,
+            path if cache.holds_plainly_below(path) => Recorded::InPart,
+            _ => Recorded::No,
+        }
+    }
+
+    /// The lock that lies beside a `node_modules`. One that is not in every known snapshot may go
+    /// with a restore, and the proof with it.
+    fn lock_beside(&self, node: &PendingDir) -> Option<Vec<u8>> {
+        let name = walk::LOCK_BESIDE.as_bytes();
+        let parent = node.parent.as_ref()?;
+        if !parent.known.iter().all(|dir| dir.has(self.request.store, name)) {
+            return None;
+        }
+        let dir = self.roots[node.root].dir.as_ref()?.open_beneath(&parent.relative).ok()?;
+        dir.read(name, walk::MAX_LOCK_BYTES).ok()
     }
 
     /// Counts what is below a directory that is left out.
@@ -122,7 +142,9 @@ impl Capturer<'_> {
             let reason = match left.why {
                 WhyLeftOut::Excluded(rule) => NotCapturedReason::Excluded { rule },
                 WhyLeftOut::Rebuildable { rule, mark } => {
-                    let state = stat.map(|stat| LeftOutState::of_rebuildable(stat, mark));
+                    // A file that is made again is worth no word, whatever becomes of it.
+                    let directory = stat.filter(|stat| stat.kind == FileKind::Directory);
+                    let state = directory.map(|stat| LeftOutState::of_rebuildable(stat, mark));
                     let reason = NotCapturedReason::Excluded { rule };
                     self.leave_out_as(node.root, &path, reason, StateYet::Noted(state));
                     continue;

@@ -113,7 +113,7 @@ impl Filter {
     }
 
     /// Whether what is proved to be made again is left out.
-    pub(super) fn leaves_out_rebuildable(&self) -> bool {
+    pub(crate) fn leaves_out_rebuildable(&self) -> bool {
         self.rebuildable
     }
 
