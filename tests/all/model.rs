@@ -240,7 +240,9 @@ impl Model {
         };
         self.check(&run.after, &run.before, &before, &after, [&is_meant, &is_above], &report);
         if path.is_some() {
-            let paths = run.before.keys().chain(run.after.keys()).filter(|path| is_meant(path));
+            let is_back = |path: &&PathBuf| after.get(*path) == run.before.get(*path);
+            let paths = run.before.keys().chain(run.after.keys());
+            let paths = paths.filter(|path| is_meant(path)).filter(is_back);
             self.taken_back.extend(paths.map(|path| (id.clone(), path.clone())));
         }
         self.keep(before, after, &report);
