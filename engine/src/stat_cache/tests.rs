@@ -199,3 +199,28 @@ fn a_cache_of_another_generation_path_or_with_a_flipped_bit_is_empty() {
     std::fs::write(&path, &good[..good.len() / 2]).unwrap();
     assert!(StatCache::load(&index, Path::new("/p"), &store(GENERATION)).is_empty());
 }
+
+#[test]
+fn plain_records_are_told_from_those_of_a_part() {
+    let temp = tempfile::tempdir().unwrap();
+    let index = Dir::open(temp.path()).unwrap();
+    let mut writer =
+        StatCacheWriter::new(&index, Path::new("/p"), &store(GENERATION), time(10, 0)).unwrap();
+    let records =
+        [("", true), ("p", false), ("p/src", true), ("p.d", true), ("k", false), ("k/in", false)];
+    for (path, is_plain) in records {
+        let files = vec![((*b"x").into(), file(time(9, 1)))];
+        writer.add(path.as_bytes(), &CachedDirectory { is_plain, ..directory(files) }).unwrap();
+    }
+    writer.commit(&counted_on(&[PACK, LATER], None)).unwrap();
+    let cache = StatCache::load(&index, Path::new("/p"), &store(GENERATION));
+    for (path, is_plain) in records {
+        let known = cache.directory(path.as_bytes()).unwrap();
+        assert_eq!((known.is_plain, known.files.len()), (is_plain, 1), "{path}");
+        assert_eq!(cache.holds_plainly(path.as_bytes()), is_plain, "{path}");
+    }
+    assert!(!cache.holds_plainly(b"gone") && !cache.holds_plainly_below(b"gone"));
+    for (path, expected) in [("p", true), ("k", false), ("p/src", false), ("p.d", false)] {
+        assert_eq!(cache.holds_plainly_below(path.as_bytes()), expected, "{path}");
+    }
+}

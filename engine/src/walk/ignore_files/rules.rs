@@ -1,7 +1,8 @@
-//! The lines of an ignore file, read as git reads them (`dir.c`): the last that names a path decides.
+//! The lines of an ignore file, read as git reads them (`dir.c`): the last that names a path
+//! decides.
 //!
-//! Names and lines are bytes. Where versions of git differ (`a**/b`), the documented meaning counts,
-//! which ignores less.
+//! Names and lines are bytes. Where versions of git differ (`a**/b`), the documented meaning
+//! counts, which ignores less.
 
 use std::collections::HashMap;
 

@@ -92,25 +92,25 @@ impl Wildmatch {
             match step {
                 Step::Star | Step::All | Step::Directories => {
                     let mut is_within = false;
-                    for at in 0..=text.len() {
-                        let was_reached = reached[at];
+                    for (at, place) in reached.iter_mut().enumerate() {
+                        let was_reached = *place;
                         let before = at.checked_sub(1).map(|before| text[before]);
                         match step {
                             Step::Star => {
                                 is_within &= before.is_some_and(passes);
                                 is_within |= was_reached;
-                                reached[at] = is_within;
+                                *place = is_within;
                             }
                             Step::Directories => {
-                                reached[at] |= is_within && before == Some(b'/');
+                                *place |= is_within && before == Some(b'/');
                                 is_within |= was_reached;
                             }
                             _ => {
                                 is_within |= was_reached;
-                                reached[at] = is_within;
+                                *place = is_within;
                             }
                         }
-                        is_any |= reached[at];
+                        is_any |= *place;
                     }
                 }
                 single => {
