@@ -46,6 +46,7 @@ pub mod progress;
 pub mod repair;
 pub mod restore;
 pub mod session;
+mod shell_glob;
 pub mod snapshot;
 pub mod stat_cache;
 pub mod store;

@@ -745,7 +745,8 @@ class SnapshotManager:
         further snapshot, unless ``safety_snapshot`` is false; what is overwritten then is kept nowhere.
 
         ``paths`` are the files and directories that are meant, ``exclude`` what is not: absolute,
-        below each of the tracked paths, or globs (``*.py``, ``src/**/*.c``). ``only`` restores what
+        below each of the tracked paths, or globs (``*.py``, ``src/**/*.c``). In ``paths``, a glob
+        matches a name with a leading dot only where the glob has that dot. ``only`` restores what
         was ``"created"``, ``"modified"`` or ``"deleted"`` since the snapshot. ``on_conflict`` says what
         becomes of paths that were changed after a completed session: ``"refuse"`` does nothing at all
         if there is one, ``"overwrite"`` undoes that as well, ``"keep_newer"`` leaves them. With

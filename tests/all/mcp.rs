@@ -259,7 +259,7 @@ fn hostile_arguments_are_errors_of_the_tool_and_nothing_else() {
         ("list_steps", json!({"limit": -1})),
         ("list_steps", json!({"session": "../x"})),
         ("list_steps", json!({"nope": 1})),
-        ("find_in_history", json!({"glob": "["})),
+        ("find_in_history", json!({"glob": "[[:alpha:]]"})),
         ("checkpoint", json!({"label": ""})),
         ("checkpoint", json!({"label": "a\u{1b}[2Jb"})),
         ("checkpoint", json!({"label": long})),

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
+use std::process::Output;
 
 use crate::fixture::Fixture;
 
@@ -75,6 +77,28 @@ fn reading_commands_take_such_a_name_as_that_path() {
     }
 }
 
+#[test]
+fn a_search_finds_a_path_that_is_written_as_its_glob_and_hidden_names() {
+    let fixture = changed(true);
+    let found = |glob: &str| -> Vec<String> {
+        let found = fixture.nono(&["rollback", "find", "--json", "--", glob]).success().json();
+        let paths = found.as_array().unwrap().iter();
+        let project = fixture.project();
+        paths
+            .map(|found| Path::new(found["path"].as_str().unwrap()).strip_prefix(&project).unwrap())
+            .map(|path| path.to_str().unwrap().to_owned())
+            .collect()
+    };
+    for (name, _) in HOSTILE {
+        assert!(found(name).contains(&name.to_owned()), "{name}");
+    }
+    fixture.write(".env", "1");
+    fixture.write(".d/x.toml", "1");
+    fixture.record("true").success();
+    assert_eq!(found("*env"), [".env"]);
+    assert_eq!(found("**/*.toml"), [".d/x.toml"]);
+}
+
 fn walk(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).unwrap() {
@@ -108,13 +132,67 @@ fn a_glob_means_what_it_means_to_a_shell_in_the_current_directory() {
     ] {
         let mut undo = fixture.command(&["undo", "--dry-run", "--json", glob]);
         let output = undo.current_dir(fixture.project().join(place)).output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        assert!(output.status.success(), "{glob}: {}", String::from_utf8_lossy(&output.stderr));
-        let plan: serde_json::Value = serde_json::from_str(&text).unwrap();
-        let changes = plan["changes"].as_array().unwrap().iter();
-        let paths: Vec<_> = changes.map(|change| change["path"].as_str().unwrap()).collect();
         let expected: Vec<_> =
             meant.iter().map(|name| fixture.project().join(name).display().to_string()).collect();
-        assert_eq!(paths, expected, "{glob} in {place:?}");
+        assert_eq!(paths_of_changes(&output), expected, "{glob} in {place:?}");
     }
+}
+
+#[test]
+fn a_hidden_name_is_meant_by_a_dot_alone() {
+    let fixture = Fixture::new();
+    let names = [".d/.f", ".d/a", ".env", "a", "d/.e/a", "d/.f", "d/a"];
+    for name in names {
+        fixture.write(name, "before");
+    }
+    let work = names.map(|name| format!("echo after > {name}"));
+    fixture.record(&work.join("; ")).success();
+    for (place, glob, meant) in [
+        ("", "*", &["a", "d/.e/a", "d/.f", "d/a"][..]),
+        ("", ".*", &[".d/.f", ".d/a", ".env"]),
+        ("", "?env", &[]),
+        ("", "[.]env", &[]),
+        ("", "[!a]env", &[]),
+        ("", "*/a", &["d/a"]),
+        ("", ".*/a", &[".d/a"]),
+        ("", "**/a", &["a", "d/a"]),
+        ("", "**/.e/*", &["d/.e/a"]),
+        ("", "d/**", &["d/a"]),
+        ("", "{.env,?}", &[".env", "a", "d/.e/a", "d/.f", "d/a"]),
+        (".d", "*", &[".d/a"]),
+        ("d", ".*", &["d/.e/a", "d/.f"]),
+    ] {
+        let expected: Vec<_> =
+            meant.iter().map(|name| fixture.project().join(name).display().to_string()).collect();
+        for command in [&["undo"][..], &["rollback", "restore", "latest/0"]] {
+            let arguments = [command, &["--dry-run", "--json", "--", glob]].concat();
+            let mut command = fixture.command(&arguments);
+            let output = command.current_dir(fixture.project().join(place)).output().unwrap();
+            if meant.is_empty() {
+                let said = String::from_utf8_lossy(&output.stderr);
+                assert!(!output.status.success() && said.contains("matches"), "{glob}: {said}");
+                continue;
+            }
+            assert_eq!(paths_of_changes(&output), expected, "{glob} in {place:?}");
+        }
+    }
+}
+
+#[test]
+fn a_glob_from_elsewhere_is_not_about_subdirectories() {
+    let fixture = Fixture::new();
+    for name in ["a.c", "d/a.c"] {
+        fixture.write(name, "before");
+    }
+    fixture.record("echo after > a.c; echo after > d/a.c").success();
+    let mut undo = fixture.command(&["undo", &fixture.latest(), "--dry-run", "--json", "*.c"]);
+    let output = undo.current_dir(fixture.path("home")).output().unwrap();
+    assert_eq!(paths_of_changes(&output), [fixture.project().join("a.c").display().to_string()]);
+}
+
+fn paths_of_changes(output: &Output) -> Vec<String> {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let plan: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let changes = plan["changes"].as_array().unwrap().iter();
+    changes.map(|change| change["path"].as_str().unwrap().to_owned()).collect()
 }

@@ -4,10 +4,9 @@
 //! is known to be in all of them.
 
 use std::collections::HashMap;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-
-use globset::{GlobBuilder, GlobMatcher};
 
 use super::error::{Damaged, HistoryError};
 use super::snapshots::{Place, each_snapshot};
@@ -16,18 +15,20 @@ use crate::byte_path;
 use crate::diff::EntryState;
 use crate::object::{ContentHash, Node, RootEntry, TreeEntry};
 use crate::path_text::to_path;
+use crate::shell_glob::{Hidden, ShellGlob};
 use crate::snapshot::SessionDir;
 use crate::store::{ObjectSource, StoreError, read_root_tree, read_tree};
 
-/// The pattern that paths have to match.
+/// The pattern that paths have to match. A search leaves nothing out: hidden names match as others
+/// do, and a path that is written exactly as the glob matches, too.
 #[derive(Debug)]
 pub struct PathGlob {
     /// Matched with the last name alone.
-    name: Option<GlobMatcher>,
-    /// Matched with the path inside the tracked path, and with the whole path.
-    path: Option<GlobMatcher>,
+    name: Option<ShellGlob>,
+    /// Matched with the path inside the tracked path.
+    inside: Option<ShellGlob>,
     /// Matched with the whole path.
-    whole: Option<GlobMatcher>,
+    whole: Option<ShellGlob>,
 }
 
 impl PathGlob {
@@ -37,42 +38,32 @@ impl PathGlob {
     /// # Errors
     /// [`HistoryError::Glob`].
     pub fn new(glob: &str, current_dir: &Path) -> Result<Self, HistoryError> {
-        let matcher = |text: &str| {
-            let built =
-                GlobBuilder::new(text).literal_separator(true).backslash_escape(true).build();
-            let wrong = |error: globset::Error| HistoryError::Glob {
-                glob: glob.to_owned(),
-                reason: error.kind().to_string(),
-            };
-            Ok::<_, HistoryError>(built.map_err(wrong)?.compile_matcher())
+        let within = |fixed: &[u8], text: &str| {
+            let built = ShellGlob::new(fixed, text.as_bytes(), Hidden::LikeOthers);
+            let wrong = |reason| HistoryError::Glob { glob: glob.to_owned(), reason };
+            Ok::<_, HistoryError>(built.map_err(wrong)?.or_exactly(fixed, text.as_bytes()))
         };
         let plain = glob.strip_suffix('/').unwrap_or(glob);
         if !plain.contains('/') {
-            return Ok(Self { name: Some(matcher(plain)?), path: None, whole: None });
+            return Ok(Self { name: Some(within(b"", plain)?), inside: None, whole: None });
         }
-        let (is_here, inside) = match plain.strip_prefix("./") {
-            Some(inside) => (true, inside),
-            None => (false, plain),
-        };
-        let path = if is_here { None } else { Some(matcher(inside)?) };
-        let here = current_dir.to_str().filter(|_| !inside.starts_with('/'));
-        let whole = here.map(|here| {
-            let here = here.trim_end_matches('/');
-            matcher(&format!("{}/{inside}", globset::escape(here)))
-        });
-        Ok(Self { name: None, path, whole: whole.transpose()? })
+        if plain.starts_with('/') {
+            return Ok(Self { name: None, inside: None, whole: Some(within(b"", plain)?) });
+        }
+        let inside = if plain.starts_with("./") { None } else { Some(within(b"", plain)?) };
+        let whole = within(current_dir.as_os_str().as_bytes(), plain)?;
+        Ok(Self { name: None, inside, whole: Some(whole) })
     }
 
     /// Whether a path matches that lies in this tracked path.
     fn matches(&self, path: &[u8], root: &[u8]) -> bool {
-        let is = |matcher: &Option<GlobMatcher>, text: &[u8]| {
-            matcher.as_ref().is_some_and(|matcher| matcher.is_match(to_path(text)))
+        let is = |glob: &Option<ShellGlob>, text: &[u8]| {
+            glob.as_ref().is_some_and(|glob| glob.is_match(text))
         };
         let inside = byte_path::relative_to(path, root).filter(|inside| !inside.is_empty());
         is(&self.name, byte_path::split(path).1)
             || is(&self.whole, path)
-            || is(&self.path, path)
-            || inside.is_some_and(|inside| is(&self.path, inside))
+            || inside.is_some_and(|inside| is(&self.inside, inside))
     }
 }
 

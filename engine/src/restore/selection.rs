@@ -4,12 +4,10 @@ use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use globset::{GlobBuilder, GlobMatcher};
-
 use super::RestoreError;
 use crate::byte_path;
 use crate::diff::ChangeType;
-use crate::path_text::to_path;
+use crate::shell_glob::{Hidden, Reach, ShellGlob, is_special};
 use crate::snapshot::TrackedRoot;
 
 /// A person's selection, as given.
@@ -18,14 +16,15 @@ pub struct Selection {
     /// Files, directories (with all that is in them) and globs; everything when empty (and nothing
     /// is named in `exactly`). One that is a path on the disk or in a state is no glob. A relative
     /// one is looked for in every tracked path, and a relative glob without a slash matches a name
-    /// anywhere.
+    /// anywhere. A glob matches a hidden name (one that begins with a dot) as in a shell: only
+    /// where a dot stands in the glob.
     pub paths: Vec<PathBuf>,
     /// The directory in which absolute globs were written: its own path is no pattern.
     pub base: Option<PathBuf>,
     /// Absolute paths that are meant as well, each by itself: no glob, nothing below it, and no
     /// error when nothing of that name was ever there. As many as there are changes, if need be.
     pub exactly: Vec<PathBuf>,
-    /// The exceptions from these, in the form of `paths`.
+    /// The exceptions from these, in the form of `paths`. Their globs match hidden names, too.
     pub exclude: Vec<PathBuf>,
     /// Only what was created, modified or deleted *since* the snapshot: `Deleted` brings back what
     /// is gone. All kinds when empty; `Modified` includes changed permissions.
@@ -69,13 +68,11 @@ pub(super) struct Pattern {
     pub(super) given: PathBuf,
     /// Literal absolute paths it may stand for; each means what is below it too.
     literal: Vec<Vec<u8>>,
-    glob: Option<(GlobMatcher, Subject)>,
+    glob: Option<(ShellGlob, Subject)>,
 }
 
 /// The subject that a glob is matched with: it, or something above it, has to match.
 enum Subject {
-    /// Each name below the tracked path.
-    Names,
     /// The path below the tracked path.
     Inside,
     /// The whole path.
@@ -90,15 +87,15 @@ impl<'a> Selected<'a> {
         exists: &mut dyn FnMut(&[u8]) -> Result<bool, RestoreError>,
     ) -> Result<Self, RestoreError> {
         let base = selection.base.as_deref();
-        let mut compile = |paths: &[PathBuf]| {
-            let compiled = paths.iter().map(|path| Pattern::new(path, roots, base, exists));
+        let mut compile = |paths: &[PathBuf], hidden| {
+            let compiled = paths.iter().map(|path| Pattern::new(path, roots, base, hidden, exists));
             compiled.collect::<Result<Vec<_>, _>>()
         };
         Ok(Self {
             roots: roots.iter().map(|root| root.path.as_os_str().as_bytes()).collect(),
-            paths: compile(&selection.paths)?,
+            paths: compile(&selection.paths, Hidden::ByDotAlone)?,
             exactly: selection.exactly.iter().map(|path| path.as_os_str().as_bytes()).collect(),
-            exclude: compile(&selection.exclude)?,
+            exclude: compile(&selection.exclude, Hidden::LikeOthers)?,
             only: &selection.only,
         })
     }
@@ -190,6 +187,7 @@ impl Pattern {
         path: &Path,
         roots: &[TrackedRoot],
         base: Option<&Path>,
+        hidden: Hidden,
         exists: &mut dyn FnMut(&[u8]) -> Result<bool, RestoreError>,
     ) -> Result<Self, RestoreError> {
         let plain = |path: PathBuf| {
@@ -201,49 +199,32 @@ impl Pattern {
             roots.iter().map(|root| plain(root.path.join(path))).collect()
         };
         let bytes = path.as_os_str().as_bytes();
-        let mut is_glob = bytes.iter().any(|byte| matches!(byte, b'*' | b'?' | b'[' | b'{'));
+        let mut is_glob = is_special(bytes);
         for path in &literal {
             is_glob = is_glob && !exists(path)?;
         }
         let glob = if is_glob {
-            let text = path.to_str().ok_or_else(|| RestoreError::pattern(path, "not UTF-8"))?;
             let known = roots.iter().map(|root| &*root.path).chain(base);
-            let fixed = known.filter(|known| path.starts_with(known)).filter_map(Path::to_str);
-            let text = match fixed.max_by_key(|fixed| fixed.len()) {
-                Some(fixed) => globset::escape(fixed) + &text[fixed.len()..],
-                None => text.trim_start_matches("./").to_owned(),
+            let fixed = known.filter(|known| path.starts_with(known));
+            let fixed = fixed.map(|fixed| fixed.as_os_str().as_bytes());
+            let fixed = fixed.max_by_key(|fixed| fixed.len()).unwrap_or(b"");
+            let (glob, subject) = match bytes {
+                [b'/', ..] => {
+                    (ShellGlob::new(fixed, &bytes[fixed.len()..], hidden), Subject::Absolute)
+                }
+                _ if bytes.contains(&b'/') => (ShellGlob::new(b"", bytes, hidden), Subject::Inside),
+                _ => (ShellGlob::anywhere(bytes, hidden), Subject::Inside),
             };
-            let glob = GlobBuilder::new(&text)
-                .literal_separator(true)
-                .backslash_escape(true)
-                .build()
-                .map_err(|error| RestoreError::pattern(path, &error.kind().to_string()))?;
-            let subject = match bytes {
-                [b'/', ..] => Subject::Absolute,
-                _ if bytes.contains(&b'/') => Subject::Inside,
-                _ => Subject::Names,
-            };
-            Some((glob.compile_matcher(), subject))
+            Some((glob.map_err(|reason| RestoreError::pattern(path, &reason))?, subject))
         } else {
             None
         };
         Ok(Self { given: path.to_owned(), literal, glob })
     }
 
-    /// Whether a glob may match something below a path: not if they part ways before its first
-    /// wildcard.
+    /// Whether a glob may match something below a path.
     fn may_match_below(&self, path: &[u8], inside: &[u8]) -> bool {
-        let place = match &self.glob {
-            None => return false,
-            Some((_, Subject::Names)) => return true,
-            Some((_, Subject::Inside)) => inside,
-            Some((_, Subject::Absolute)) => path,
-        };
-        let given = self.given.as_os_str().as_bytes();
-        let given = given.strip_prefix(b"./").unwrap_or(given);
-        let is_fixed = |name: &&[u8]| !name.iter().any(|byte| b"*?[{\\".contains(byte));
-        let fixed = byte_path::components(given).take_while(is_fixed);
-        fixed.zip(byte_path::components(place)).all(|(fixed, name)| fixed == name)
+        self.reach(path, inside) != Reach::Apart
     }
 
     fn names(&self, path: &[u8]) -> bool {
@@ -252,16 +233,15 @@ impl Pattern {
 
     /// `inside` is the path below its tracked path, empty for that itself.
     fn matches(&self, path: &[u8], inside: &[u8]) -> bool {
-        let is_literal = self.names(path);
-        let Some((glob, subject)) = &self.glob else { return is_literal };
-        let is_match = |bytes: &[u8]| glob.is_match(to_path(bytes));
-        let this_or_above = |path| byte_path::ancestors(path).chain([path]).any(is_match);
-        is_literal
-            || match subject {
-                Subject::Names => byte_path::components(inside).any(is_match),
-                Subject::Inside => this_or_above(inside),
-                Subject::Absolute => this_or_above(path),
-            }
+        self.names(path) || self.reach(path, inside) == Reach::Match
+    }
+
+    fn reach(&self, path: &[u8], inside: &[u8]) -> Reach {
+        match &self.glob {
+            None => Reach::Apart,
+            Some((glob, Subject::Inside)) => glob.reach(inside),
+            Some((glob, Subject::Absolute)) => glob.reach(path),
+        }
     }
 }
 
@@ -332,6 +312,10 @@ mod tests {
         assert!(contains(&["src/**/*.rs"], &[], "/home/me/src/deep/a.rs"));
         assert!(contains(&["src/d*"], &[], "/home/me/src/deep/a.rs"));
         assert!(contains(&["a[1]"], &[], "/home/me/a[1]"), "a literal name is meant as well");
+        assert!(!contains(&["*"], &[], "/home/me/.env"));
+        assert!(contains(&["*"], &[], "/home/me/src/.env"), "a directory is all that is in it");
+        assert!(!contains(&["/home/me/**/x"], &[], "/home/me/.git/x"));
+        assert!(!contains(&[".*"], &["*"], "/home/me/.env"), "an exception has hidden names");
         assert!(!contains(&["src"], &["*.rs"], "/home/me/src/a.rs"));
         assert!(!contains(&["../other"], &[], "/home/other/a"));
     }

@@ -44,7 +44,7 @@ impl PartArgs {
 
     /// The selection in these tracked paths.
     pub(in crate::cli) fn selection(&self, roots: &[PathBuf]) -> Result<Selection, CliError> {
-        let meant = self.paths.iter().map(|path| resolve(path, roots));
+        let meant = self.paths.iter().map(|path| resolve_selected(path, roots));
         let exceptions = self.exclude.iter().map(|path| resolve_exception(path, roots));
         Ok(Selection {
             paths: meant.collect::<Result<_, _>>()?,
@@ -64,6 +64,13 @@ impl Only {
             Self::Deleted => ChangeType::Deleted,
         }
     }
+}
+
+/// As [`resolve`]. Outside of the tracked paths, a glob without a slash is one at the top of each,
+/// and not for names at any depth.
+fn resolve_selected(path: &Path, roots: &[PathBuf]) -> Result<PathBuf, CliError> {
+    let found = resolve(path, roots)?;
+    if found.is_absolute() { Ok(found) } else { Ok(Path::new(".").join(found)) }
 }
 
 /// As [`resolve`], but a glob without a slash leaves out names anywhere, unless it is a path here.
