@@ -549,6 +549,12 @@ fn a_received_session_is_meant_by_its_id_alone() {
     let list = there(&["rollback", "list", "--json"]).success().json();
     assert_eq!(list[0]["received"], true);
     assert!(there(&["rollback", "show", &desk.session]).success().stdout.contains("received"));
+    let log = there(&["log", "--json", "new"]).success().json();
+    assert_eq!(log["versions"][0]["origin"], "received", "{log:#}");
+    let log = there(&["log", "new"]).success();
+    assert!(log.says("echo new") && log.says("received in an archive"), "{}", log.stdout);
+    let found = there(&["rollback", "find", "new"]).success();
+    assert!(found.says("received in an archive"), "{}", found.stdout);
     there(&["rollback", "restore", &desk.session]).success();
     assert!(!desk.fixture.path("project/new").exists());
     // What was recorded here is as before.
@@ -686,8 +692,8 @@ fn a_received_session_gives_no_file_privileges_unless_somebody_asks() {
     assert_eq!(mode(&first), 0o4751);
 }
 
-#[test]
-fn a_snapshot_that_an_archive_adds_is_no_end_of_a_session_recorded_here() {
+/// A session recorded here, and an archive of its next snapshot, which another machine took.
+fn went_on_elsewhere() -> (Desk, String) {
     let desk = Desk::new();
     desk.create(0, "0.tar.zst", &[]);
     let project = desk.fixture.project();
@@ -706,6 +712,13 @@ fn a_snapshot_that_an_archive_adds_is_no_end_of_a_session_recorded_here() {
     desk.fixture.nono(&create).success();
     fs::write(project.join("first"), "here").unwrap();
     fs::write(project.join("report.md"), "mine").unwrap();
+    (desk, file)
+}
+
+#[test]
+fn a_snapshot_that_an_archive_adds_is_no_end_of_a_session_recorded_here() {
+    let (desk, file) = went_on_elsewhere();
+    let project = desk.fixture.project();
     let before = desk.fixture.nono(&["rollback", "list", "--json"]).success().json();
     let import = ["archive", "import", &file];
     desk.fixture.nono(&import).success();
@@ -718,6 +731,28 @@ fn a_snapshot_that_an_archive_adds_is_no_end_of_a_session_recorded_here() {
     // A later file of a person stays, and the other machine's work is no conflict.
     let undo = desk.fixture.nono(&["undo", "--yes", &desk.session]);
     assert_eq!(fs::read_to_string(project.join("report.md")).unwrap(), "mine", "{}", undo.stderr);
+}
+
+#[test]
+fn the_versions_that_an_archive_added_are_named_and_stand_apart() {
+    let (desk, file) = went_on_elsewhere();
+    let project = desk.fixture.project();
+    desk.fixture.nono(&["archive", "import", &file]).success();
+    fs::write(project.join("first"), "here again").unwrap();
+    desk.fixture.nono(&["snapshot", "--session", &desk.session]).success();
+    let log = desk.fixture.nono(&["log", "--json", "first"]).success().json();
+    let versions = log["versions"].as_array().unwrap().iter();
+    let told: Vec<_> = versions
+        .map(|it| (it["number"].as_u64().unwrap(), it["origin"].as_str().unwrap()))
+        .collect();
+    assert_eq!(told, [(3, "command"), (2, "received"), (1, "command"), (0, "first")], "{log:#}");
+    assert_eq!(log["versions"][0]["size_delta"], 6, "the change of what was here");
+    let log = desk.fixture.nono(&["log", "first"]).success();
+    assert_eq!(log.stdout.matches("received in an archive").count(), 1, "{}", log.stdout);
+    let log = desk.fixture.nono(&["log", "report.md"]).success();
+    assert!(log.says("received in an archive") && log.says("/2"), "{}", log.stdout);
+    let found = desk.fixture.nono(&["rollback", "find", "--json", "first"]).success().json();
+    assert_eq!(found[0]["received"], false, "{found}");
 }
 
 #[test]

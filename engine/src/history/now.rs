@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::error::HistoryError;
-use super::versions::{PathHistory, is_same};
+use super::versions::{Origin, PathHistory, Version, is_same};
 use crate::diff::{EntryState, Lookup};
 use crate::object::{Attributes, ContentHash, Hasher, Node, Xattrs};
 use crate::snapshot::{SessionDir, SnapshotManager};
@@ -37,15 +37,15 @@ pub enum Now {
 pub fn now_of(history: &PathHistory, newest: &SessionDir) -> Result<Now, HistoryError> {
     let path = history.path.as_path();
     let Some(stat) = stat_of(path)? else {
-        let newest = history.versions.iter().position(|version| version.state.is_none());
-        return Ok(newest.map_or(Now::Gone, Now::Version));
+        let newest = in_doubt(history).find(|(_, version)| version.state.is_none());
+        return Ok(newest.map_or(Now::Gone, |(index, _)| Now::Version(index)));
     };
     if stat.kind == FileKind::Directory {
         return directory(history, newest);
     }
     let size = (stat.kind == FileKind::File).then_some(stat.size);
     let candidates = || {
-        history.versions.iter().enumerate().filter(|(_, version)| {
+        in_doubt(history).filter(|(_, version)| {
             let state = version.state.as_deref();
             state.is_some_and(|state| could_be(state, &stat))
         })
@@ -68,11 +68,17 @@ fn directory(history: &PathHistory, newest: &SessionDir) -> Result<Now, HistoryE
     let state = Lookup::new(&live, &root).find(history.path.as_os_str().as_bytes())?;
     let Some(state) = state.map(Arc::new) else { return Ok(Now::Unrecorded { size: None }) };
     let state = Some(state);
-    let same = history
-        .versions
-        .iter()
-        .position(|version| is_same(&version.state, &state, &history.path, &live));
-    Ok(same.map_or(Now::Unrecorded { size: None }, Now::Version))
+    let is_now = |version: &Version| is_same(&version.state, &state, &history.path, &live);
+    let same = in_doubt(history).find(|(_, version)| is_now(version));
+    Ok(same.map_or(Now::Unrecorded { size: None }, |(index, _)| Now::Version(index)))
+}
+
+/// The versions with their indices. What was recorded here comes before what archives brought.
+fn in_doubt(history: &PathHistory) -> impl Iterator<Item = (usize, &Version)> {
+    let all = || history.versions.iter().enumerate();
+    let is_received = |version: &Version| version.origin == Origin::Received;
+    let here = all().filter(move |(_, version)| !is_received(version));
+    here.chain(all().filter(move |(_, version)| is_received(version)))
 }
 
 fn stat_of(path: &Path) -> Result<Option<Stat>, HistoryError> {

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::error::{Damaged, HistoryError};
 use crate::object::ContentHash;
-use crate::snapshot::{Recency, SessionDir, SnapshotKind, SnapshotManifest};
+use crate::snapshot::{Recency, SessionDir, SessionMetadata, SnapshotKind, SnapshotManifest};
 
 /// A snapshot. Shown as `ID/N`, which is what names it everywhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub struct Place {
     pub kind: SnapshotKind,
     /// Hash of its root tree.
     pub merkle_root: ContentHash,
+    /// Whether an archive brought it, so that nothing here recorded it.
+    pub received: bool,
 }
 
 impl fmt::Display for Place {
@@ -30,10 +32,21 @@ impl fmt::Display for Place {
 }
 
 impl Place {
-    pub(super) fn of(session: &SessionDir, manifest: &SnapshotManifest) -> Self {
+    pub(super) fn of(
+        session: &SessionDir,
+        metadata: Option<&SessionMetadata>,
+        manifest: &SnapshotManifest,
+    ) -> Self {
+        // A restore of a received session keeps the state before it, which is of here.
+        let number = manifest.number;
+        let is_received = |metadata: &SessionMetadata| {
+            let mut kept = metadata.restores.iter().map(|restore| restore.safety_snapshot);
+            metadata.was_added(number) || metadata.received && !kept.any(|it| it == Some(number))
+        };
         Self {
+            received: metadata.is_some_and(is_received),
             session_id: session.id(),
-            number: manifest.number,
+            number,
             timestamp: manifest.timestamp,
             kind: manifest.kind,
             merkle_root: manifest.merkle_root,
@@ -60,10 +73,11 @@ pub(super) fn each_snapshot<T>(
             failed = Some(HistoryError::from(error));
             Vec::new()
         });
+        let metadata = session.metadata().ok();
         tracing::debug!("session {}: {} snapshots are looked at", session.id(), numbers.len());
         for number in numbers {
             let looked = session.manifest(number).map_err(HistoryError::from).and_then(|loaded| {
-                let place = Place::of(session, &loaded.manifest);
+                let place = Place::of(session, metadata.as_ref(), &loaded.manifest);
                 let made = see(&place, &loaded.manifest)?;
                 Ok(made.map(|made| (place, made)))
             });

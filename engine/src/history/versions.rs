@@ -31,7 +31,8 @@ pub struct PathHistory {
 pub struct Version {
     /// The state; `None` says that the path was gone.
     pub state: Option<Arc<EntryState>>,
-    /// The state of the snapshot before the first one that has it.
+    /// The state of the snapshot before the first one that has it. Of a received version, that is
+    /// a received snapshot of the same session, if there is one.
     pub before: Option<Arc<EntryState>>,
     /// Snapshots that have it, oldest first; never empty. Of a restored version, the first is the
     /// snapshot that was restored, with the time of the restore.
@@ -51,6 +52,8 @@ pub enum Origin {
     Outside,
     /// A restore brought it back.
     Restored,
+    /// An archive brought its first snapshot: it may never have been here.
+    Received,
 }
 
 impl Version {
@@ -112,35 +115,66 @@ pub fn history_of(
     if let Some(last) = seen.last() {
         path.clone_from(&last.form);
     }
+    let versions = versions_of(seen, source);
+    PathHistory { path, versions, damaged }
+}
+
+/// The last state of a line of snapshots, and the version that it belongs to.
+#[derive(Clone)]
+struct Last {
+    state: Seen,
+    version: usize,
+}
+
+/// The versions that were seen, newest first. What archives brought is no part of what happened
+/// here, so each received session has a line of its own.
+fn versions_of(seen: Vec<Sighting>, source: &dyn ObjectSource) -> Vec<Version> {
     let mut versions: Vec<Version> = Vec::new();
-    let mut before: Option<Seen> = None;
+    let mut here: Option<Last> = None;
+    let mut received: HashMap<String, Last> = HashMap::new();
     for Sighting { place, state, form, is_restored } in seen {
-        let last = before.replace(state.clone());
-        // Before it was there for the first time, it was nothing.
-        if last.is_none() && state.is_none() {
-            before = None;
-            continue;
-        }
-        if let (Some(old), Some(version)) = (&last, versions.last_mut())
-            && is_same(old, &state, &form, source)
-        {
-            if !is_restored {
-                version.places.push(place);
+        let is_received = place.received && !is_restored;
+        let of_session = received.get(&place.session_id).filter(|_| is_received);
+        let lasts = [of_session, here.as_ref()];
+        let before = of_session.or(here.as_ref()).cloned();
+        let is_last = |last: &&Last| is_same(&last.state, &state, &form, source);
+        let same = lasts.into_iter().flatten().find(is_last).map(|last| last.version);
+        let version = match same {
+            Some(version) => {
+                if !is_restored {
+                    versions[version].places.push(place.clone());
+                }
+                version
             }
-            continue;
-        }
-        let origin = match &last {
-            _ if is_restored => Origin::Restored,
-            // A file that a session made had no state before.
-            None if place.number > 0 => Origin::Session,
-            None => Origin::First,
-            Some(_) if place.number > 0 && place.kind == SnapshotKind::Ordinary => Origin::Session,
-            Some(_) => Origin::Outside,
+            // Before it was there for the first time, it was nothing.
+            None if before.is_none() && state.is_none() => continue,
+            None => {
+                let origin = match &before {
+                    _ if is_restored => Origin::Restored,
+                    _ if is_received => Origin::Received,
+                    // A file that a session made had no state before.
+                    None if place.number > 0 => Origin::Session,
+                    None => Origin::First,
+                    Some(_) if place.number > 0 && place.kind == SnapshotKind::Ordinary => {
+                        Origin::Session
+                    }
+                    Some(_) => Origin::Outside,
+                };
+                let (state, places) = (state.clone(), vec![place.clone()]);
+                let before = before.and_then(|last| last.state);
+                versions.push(Version { state, before, places, origin });
+                versions.len() - 1
+            }
         };
-        versions.push(Version { state, before: last.flatten(), places: vec![place], origin });
+        let last = Last { state, version };
+        if is_received {
+            received.insert(place.session_id, last);
+        } else {
+            here = Some(last);
+        }
     }
     versions.reverse();
-    PathHistory { path, versions, damaged }
+    versions
 }
 
 /// A path as a snapshot has it, or as a restore left it.
@@ -159,7 +193,8 @@ fn restored_in(
     known: &mut HashMap<(ContentHash, PathBuf), Seen>,
 ) -> Result<Vec<Sighting>, HistoryError> {
     let mut restored = Vec::new();
-    for record in session.metadata()?.restores {
+    let metadata = session.metadata()?;
+    for record in &metadata.restores {
         if record.undoes_steps {
             // A snapshot holds the state after it.
             continue;
@@ -172,7 +207,7 @@ fn restored_in(
             None => Vec::new(),
         };
         if only.is_empty() || only.contains(&form) {
-            let mut place = Place::of(session, &target.manifest);
+            let mut place = Place::of(session, Some(&metadata), &target.manifest);
             place.timestamp = record.at;
             restored.push(Sighting { place, state, form, is_restored: true });
         }

@@ -50,6 +50,8 @@ struct Report {
     first: String,
     /// How many snapshots have it.
     snapshot_count: usize,
+    /// Whether an archive brought `snapshot`.
+    received: bool,
 }
 
 pub(in crate::cli) fn run(args: &FindArgs, store: &StoreArgs, context: &Context) -> Outcome {
@@ -98,6 +100,7 @@ impl Report {
             timestamp: found.newest.timestamp,
             first: found.oldest.to_string(),
             snapshot_count: found.count,
+            received: found.newest.received,
         }
     }
 }
@@ -119,7 +122,9 @@ fn print(
         };
         let path = Shown::path(typed_here(to_path(path), current_dir));
         let range = held(newest, oldest, *count);
-        writeln!(out, "{BOLD}{id}{BOLD:#}  {time:<14}  {size:>10}  {path}{DIM}{range}{DIM:#}")?;
+        let origin = if newest.received { "  (received in an archive)" } else { "" };
+        let note = format!("{DIM}{range}{origin}{DIM:#}");
+        writeln!(out, "{BOLD}{id}{BOLD:#}  {time:<14}  {size:>10}  {path}{note}")?;
     }
     Ok(out.flush()?)
 }

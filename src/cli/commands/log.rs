@@ -113,7 +113,8 @@ struct VersionReport<'a> {
     number: u64,
     timestamp: jiff::Timestamp,
     command: &'a [String],
-    /// `command`, `outside` of every session, `first` recorded, or `restored`.
+    /// `command`, `outside` of every session, `first` recorded, `restored`, or `received` in an
+    /// archive.
     origin: &'static str,
     /// `file`, `directory`, …, or `gone`.
     kind: &'static str,
@@ -139,6 +140,7 @@ impl<'a> Report<'a> {
         let versions = history.versions.iter().enumerate().map(|(index, version)| {
             let first = version.first();
             let state = version.state.as_deref();
+            let made_by = maker(version, past);
             let file = state.and_then(|state| match &state.node {
                 Node::File { size, hash, .. } => Some((*size, *hash)),
                 _ => None,
@@ -148,12 +150,13 @@ impl<'a> Report<'a> {
                 session_id: &first.session_id,
                 number: first.number,
                 timestamp: first.timestamp,
-                command: past.summary(&first.session_id).map_or(&[], |s| s.command.as_slice()),
+                command: made_by.map_or(&[], |session| session.command.as_slice()),
                 origin: match version.origin {
                     Origin::First => "first",
                     Origin::Session => "command",
                     Origin::Outside => "outside",
                     Origin::Restored => "restored",
+                    Origin::Received => "received",
                 },
                 kind: state.map_or("gone", |state| state.node.kind_name()),
                 size: file.map(|(size, _)| size),
@@ -258,9 +261,16 @@ fn change(version: &Version, path: &Path, past: &Past) -> Result<String, CliErro
     Ok(version.size_delta().map_or(String::new(), size_delta))
 }
 
+/// The session whose command a version goes with. What an archive added to a session is not of
+/// that session's command.
+fn maker<'a>(version: &Version, past: &'a Past) -> Option<&'a SessionSummary> {
+    let summary = past.summary(&version.first().session_id)?;
+    (version.origin != Origin::Received || summary.received).then_some(summary)
+}
+
 /// The origin of a version.
 fn who(version: &Version, past: &Past) -> String {
-    let summary = past.summary(&version.first().session_id);
+    let summary = maker(version, past);
     match version.origin {
         Origin::First => format!("{DIM}first recorded{DIM:#}"),
         Origin::Outside => format!("{DIM}outside of a session{DIM:#}"),
@@ -272,6 +282,12 @@ fn who(version: &Version, past: &Past) -> String {
                 _ => "nono rollback restore",
             };
             format!("{DIM}{command}{DIM:#}")
+        }
+        Origin::Received => {
+            let number = version.first().number;
+            let made = summary.filter(|made| number > 0 && !made.command.is_empty());
+            let made = made.map_or(String::new(), |made| format!("{}  ", command(made)));
+            format!("{made}{DIM}received in an archive{DIM:#}")
         }
         Origin::Session => match past.step(version) {
             Some(step) => step_words(&step),
