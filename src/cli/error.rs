@@ -8,7 +8,7 @@ use std::path::Path;
 use jiff::Zoned;
 
 use super::args::named_project;
-use super::render::{RenderError, relative_time};
+use super::render::{RenderError, absolute_time, relative_time};
 use super::shell_word::shell_word;
 use crate::agent::SpoolError;
 use crate::config::ConfigError;
@@ -19,11 +19,14 @@ use nono_engine::import::ImportSessionError;
 use nono_engine::path_text::Shown;
 use nono_engine::repair::RepairError;
 use nono_engine::restore::RestoreError;
-use nono_engine::session::{Catalog, CatalogError, Moved, RecordError, SessionSummary};
+use nono_engine::session::{Catalog, CatalogError, Moved, NameOwner, RecordError, SessionSummary};
 use nono_engine::snapshot::{CaptureError, ManifestError, SnapshotError, TrackedPathError};
 use nono_engine::store::StoreError;
 use nono_engine::sys::{self, Dir};
 use nono_engine::verify::VerifyError;
+
+/// Maximum number of sessions that an ambiguous name is said to mean.
+const MAX_NAME_OWNERS: usize = 8;
 
 /// Exit code of a program that Ctrl-C ended.
 const STOPPED: u8 = 130;
@@ -142,7 +145,20 @@ impl From<CatalogError> for CliError {
             CatalogError::SeveralBelow { .. } => failed
                 .with_hint("go to one of them, or name a session by its id (nono rollback list)"),
             CatalogError::Ambiguous { .. } => failed.with_hint("give more of the id"),
-            CatalogError::AmbiguousLabel { .. } => failed.with_hint("give one of these ids"),
+            CatalogError::AmbiguousLabel { label, candidates } => {
+                let now = Zoned::now();
+                let owner = |owner: &NameOwner| {
+                    let when = absolute_time(owner.started, &now);
+                    format!("\n  {} ({when}, {})", owner.id, named_project(&owner.tracked_paths))
+                };
+                let shown: String = candidates.iter().take(MAX_NAME_OWNERS).map(owner).collect();
+                let more = match candidates.len().saturating_sub(MAX_NAME_OWNERS) {
+                    0 => String::new(),
+                    more => format!("\n  and {more} more"),
+                };
+                Self::failed(format!("{label:?} is the name of{shown}{more}"))
+                    .with_hint("give one of these ids")
+            }
             CatalogError::LatestUnknown { session, source } => {
                 let mend = opening_command(source).map_or_else(
                     || format!("`nono rollback verify {session} --repair` says what can be mended"),

@@ -1,12 +1,13 @@
 //! Names that people give to sessions and snapshots, and that stand for ids.
 
 use std::fs;
+use std::path::Path;
 
 use nono_engine::snapshot::{Budget, SnapshotManager};
 use nono_engine::walk::ExclusionConfig;
 use serde_json::json;
 
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, finished};
 use crate::terminal::Terminal;
 
 fn show(fixture: &Fixture, id: &str) -> serde_json::Value {
@@ -105,6 +106,42 @@ fn a_name_that_several_have_is_an_error_that_lists_them() {
     let told = fixture.nono(&["rollback", "restore", "twice"]).fails(1, "is the name of");
     assert!(told.stderr.contains(&first) && told.stderr.contains(&format!("{second}/0")));
     assert!(told.stderr.contains("give one of these ids"), "{}", told.stderr);
+    // The newest comes first.
+    assert!(told.stderr.find(&second) < told.stderr.find(&first), "{}", told.stderr);
+}
+
+#[test]
+fn a_name_of_two_projects_means_the_one_here() {
+    let fixture = Fixture::new();
+    let told = |place: &Path, words: &[&str]| {
+        finished(fixture.command(words).current_dir(place).output().unwrap())
+    };
+    let projects = ["one", "two"].map(|name| fixture.path(name));
+    let ids = projects.clone().map(|project| {
+        fs::create_dir_all(project.join("below")).unwrap();
+        fs::write(project.join("a"), project.as_os_str().as_encoded_bytes()).unwrap();
+        let taken = told(&project, &["snapshot", "-m", "before the move", "--json"]).success();
+        taken.json()["session_id"].as_str().unwrap().to_owned()
+    });
+    for (project, id) in projects.iter().zip(&ids) {
+        for place in [project.clone(), project.join("below")] {
+            let shown = told(&place, &["rollback", "show", "--json", "before the move"]).success();
+            assert_eq!(shown.json()["session_id"], id.as_str());
+            let file = project.join("a");
+            let cat = ["rollback", "cat", "before the move", file.to_str().unwrap()];
+            assert_eq!(told(&place, &cat).success().stdout, project.to_str().unwrap());
+        }
+    }
+    // Elsewhere it is ambiguous, and the newest is named first, with its date and its project.
+    let refused = told(&fixture.path("home"), &["rollback", "show", "before the move"]);
+    let refused = refused.fails(1, "is the name of");
+    let places = [&ids[1], &ids[0]].map(|id| refused.stderr.find(&**id).unwrap());
+    assert!(places[0] < places[1], "{}", refused.stderr);
+    for project in &projects {
+        assert!(refused.stderr.contains(project.to_str().unwrap()), "{}", refused.stderr);
+    }
+    let year = jiff::Zoned::now().year().to_string();
+    assert!(refused.stderr.matches(&format!("({year}-")).count() == 2, "{}", refused.stderr);
 }
 
 #[test]

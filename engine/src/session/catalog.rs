@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::moved::Moved;
-use super::names;
-use super::summary::SessionSummary;
+use super::names::{self, NameOwner};
+use super::summary::{SessionSummary, project_of};
 use crate::layout::{self, LATEST};
 use crate::path_text::Shown;
 use crate::snapshot::{ManifestError, RemovedSnapshot, SessionDir, SnapshotError, settle};
@@ -62,12 +62,12 @@ pub enum CatalogError {
         candidates: Vec<String>,
     },
     /// Several sessions or snapshots have this name.
-    #[error("{label:?} is the name of {}", candidates.join(", "))]
+    #[error("{label:?} is the name of {}", shown_owners(candidates))]
     AmbiguousLabel {
         /// The name as given.
         label: String,
-        /// The sessions and snapshots that have it.
-        candidates: Vec<String>,
+        /// The sessions and snapshots that have it: those here first, then the newest.
+        candidates: Vec<NameOwner>,
     },
     /// Which session began last cannot be told.
     #[error("session {session} may be the latest, but {source}")]
@@ -209,10 +209,19 @@ impl Catalog {
     /// [`CatalogError::NotFound`], [`CatalogError::Ambiguous`], [`CatalogError::AmbiguousLabel`],
     /// [`CatalogError::Empty`], [`CatalogError::OnlyReceived`], [`CatalogError::LatestUnknown`].
     pub fn find(&self, id: &str) -> Result<SessionDir, CatalogError> {
+        self.find_near(id, None)
+    }
+
+    /// As [`find`](Self::find). A name that several projects use means the one of `directory`.
+    pub(super) fn find_near(
+        &self,
+        id: &str,
+        directory: Option<&Path>,
+    ) -> Result<SessionDir, CatalogError> {
         let session = match self.find_unsettled(id) {
             Err(unknown @ CatalogError::NotFound { .. }) => {
                 let whole = SnapshotId { session: id.to_owned(), snapshot: None };
-                names::find(self, &whole)?.map(|(session, _)| session).ok_or(unknown)?
+                names::find(self, &whole, directory)?.map(|(session, _)| session).ok_or(unknown)?
             }
             found => found?,
         };
@@ -259,9 +268,19 @@ impl Catalog {
         &self,
         id: &SnapshotId,
     ) -> Result<(SessionDir, Option<u64>), CatalogError> {
+        self.find_snapshot_near(id, None)
+    }
+
+    /// As [`find_snapshot`](Self::find_snapshot). A name that several projects use means the one of
+    /// `directory`.
+    pub(super) fn find_snapshot_near(
+        &self,
+        id: &SnapshotId,
+        directory: Option<&Path>,
+    ) -> Result<(SessionDir, Option<u64>), CatalogError> {
         let (session, snapshot) = match self.find_unsettled(&id.session) {
             Err(unknown @ CatalogError::NotFound { .. }) => {
-                names::find(self, id)?.ok_or(unknown)?
+                names::find(self, id, directory)?.ok_or(unknown)?
             }
             found => (found?, id.snapshot.clone()),
         };
@@ -319,6 +338,19 @@ fn shown_candidates(ids: &[String]) -> String {
     match ids.len().saturating_sub(MOST_CANDIDATES) {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+/// The first of them: each id, and the paths of its project.
+fn shown_owners(owners: &[NameOwner]) -> String {
+    let shown = owners.iter().take(MOST_CANDIDATES).map(|owner| {
+        let id = Shown::bytes(owner.id.as_bytes());
+        format!("{id} ({})", Shown::bytes(project_of(&owner.tracked_paths).as_bytes()))
+    });
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    match owners.len().saturating_sub(MOST_CANDIDATES) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
     }
 }
 

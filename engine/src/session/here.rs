@@ -290,7 +290,11 @@ impl Catalog {
     /// # Errors
     /// As [`find`](Self::find) and [`find_here`](Self::find_here).
     pub fn find_from(&self, id: &str, purpose: Purpose) -> Result<SessionDir, CatalogError> {
-        if id == LATEST { self.find_here(&Place::current(purpose)?) } else { self.find(id) }
+        let place = Place::current(purpose);
+        if id == LATEST {
+            return self.find_here(&place?);
+        }
+        self.find_near(id, place.ok().as_ref().map(|place| &*place.directory))
     }
 
     /// Finds a session, and one of its snapshots if one is named, as
@@ -303,10 +307,11 @@ impl Catalog {
         id: &SnapshotId,
         purpose: Purpose,
     ) -> Result<(SessionDir, Option<u64>), CatalogError> {
-        if id.session != LATEST {
-            return self.find_snapshot(id);
+        let place = Place::current(purpose);
+        if id.session == LATEST {
+            return self.snapshot_of(self.find_here(&place?)?, id);
         }
-        self.snapshot_of(self.find_here(&Place::current(purpose)?)?, id)
+        self.find_snapshot_near(id, place.ok().as_ref().map(|place| &*place.directory))
     }
 }
 

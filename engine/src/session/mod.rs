@@ -21,7 +21,7 @@ pub use attribution::changed_since;
 pub use catalog::{Catalog, CatalogError, InterruptedRestores, SnapshotId};
 pub use here::{Listed, NotHere, Place, Purpose, Unreadable, newest, sessions_here};
 pub use moved::Moved;
-pub use names::{LabelError, MAX_LABEL_BYTES, check_label};
+pub use names::{LabelError, MAX_LABEL_BYTES, NameOwner, check_label};
 pub use recording::{
     RecordError, RecordRequest, Recorded, Recording, create_session, new_session_dir,
 };
