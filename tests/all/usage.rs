@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -104,6 +105,36 @@ fn sessions_and_projects_have_their_own_bytes_and_all_that_they_need() {
     assert_eq!(shown.matches(" of its own").count(), 2, "{shown}");
     let plain = fixture.nono(&["rollback", "list", "--json"]).success().json();
     assert_eq!(plain[0].get("own_bytes"), None);
+}
+
+#[test]
+fn the_first_line_is_what_the_store_takes_on_the_disk() {
+    let fixture = Fixture::new();
+    let store = fixture.store();
+    let on_disk = || -> u64 {
+        // Space that is only reserved has no final size.
+        assert!(Command::new("sync").arg("-f").arg(&store).status().unwrap().success());
+        let du = Command::new("du").args(["-s", "--block-size=1"]).arg(&store).output().unwrap();
+        let text = String::from_utf8(du.stdout).unwrap();
+        text.split_whitespace().next().unwrap().parse().unwrap()
+    };
+    fixture.write("long", noise(3 << 20, 1));
+    fixture.record("for i in $(seq 300); do echo $i > f$i; done").success();
+    // A file with two names, one with holes, an unknown directory, and a journal.
+    let session = fixture.session();
+    fs::write(session.join("restore.journal.discarded"), noise(100_000, 2)).unwrap();
+    fs::create_dir_all(store.join("unknown/deep")).unwrap();
+    fs::write(store.join("unknown/deep/file"), noise(50_000, 3)).unwrap();
+    fs::hard_link(store.join("unknown/deep/file"), store.join("unknown/again")).unwrap();
+    fs::File::create(store.join("unknown/holes")).unwrap().set_len(1 << 30).unwrap();
+    usage(&fixture);
+    let taken = on_disk();
+    let usage = usage(&fixture);
+    assert_eq!(number(&usage, "disk_bytes"), taken);
+    assert_eq!(on_disk(), taken, "usage leaves the store as it was");
+    assert!(number(&usage, "total_bytes") < taken, "{usage}");
+    let shown = fixture.nono(&["rollback", "usage"]).success().stdout;
+    assert!(shown.lines().next().unwrap().contains("MiB on the disk"), "{shown}");
 }
 
 #[test]

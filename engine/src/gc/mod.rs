@@ -53,7 +53,7 @@ pub use largest::LargePath;
 pub use pack::pack_long_files;
 pub use plan::CleanupPlan;
 pub use tombstone::{RemoveSnapshotError, remove_snapshots};
-pub use usage::{StorageUsage, UsageGuess, guess_usage, measure_usage, note_floor};
+pub use usage::{StorageUsage, UsageGuess, disk_usage, guess_usage, measure_usage, note_floor};
 pub use withdraw::{Withdrawn, withdraw};
 
 /// Age at which an object that nothing ever named is garbage, unless told otherwise.

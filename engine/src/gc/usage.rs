@@ -5,7 +5,7 @@
 //! be deleted at any time; then the estimate is too low by the contents that removed sessions left
 //! to others.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -13,14 +13,17 @@ use serde::{Deserialize, Serialize};
 use super::mark::Marks;
 use super::store_root::{ObjectsPlace, StoreRoot};
 use super::{CleanupError, CleanupOptions};
+use crate::byte_path;
 use crate::layout;
 use crate::object::ContentHash;
 use crate::progress::Stage;
 use crate::snapshot::{SessionDir, SessionOrigin};
 use crate::store::LocalStore;
-use crate::sys::{self, Dir};
+use crate::sys::{self, Dir, FileKind};
 
 const NOTE_NAME: &[u8] = b"usage.json";
+/// The unit in which a file system counts space.
+const BLOCK_BYTES: u64 = 512;
 const MAX_NOTE_BYTES: u64 = 16 << 20;
 
 /// How much a store holds, and what would be freed.
@@ -54,6 +57,47 @@ struct Note {
     /// Bytes that could not be freed when that was last found out.
     #[serde(default)]
     floor_bytes: u64,
+}
+
+/// The bytes that a store takes on the disk: the blocks of everything below its root directory,
+/// with indexes, caches and journals. A file with several names counts once. Directories that this
+/// user cannot read are left out.
+///
+/// # Errors
+/// When the root directory cannot be read.
+pub fn disk_usage(root: &Path) -> Result<u64, CleanupError> {
+    let root = Dir::open(root)?;
+    let top = root.stat_self()?;
+    let (mut blocks, mut linked) = (top.blocks, HashSet::new());
+    let mut pending: Vec<Vec<u8>> = vec![Vec::new()];
+    while let Some(path) = pending.pop() {
+        let dir = match root.open_beneath(&path) {
+            Ok(dir) => dir,
+            // Others may work in the store meanwhile.
+            Err(error) if error.is_gone() => continue,
+            Err(error) if error.is_denied() => {
+                tracing::warn!("not counted: {error}");
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        for listed in dir.names()? {
+            let Some(stat) = dir.try_stat(&listed.name)? else { continue };
+            // What is mounted there is no part of the store.
+            let is_other = stat.dev != top.dev;
+            let is_directory = stat.kind == FileKind::Directory;
+            let is_counted =
+                !is_directory && stat.nlink > 1 && !linked.insert((stat.dev, stat.ino));
+            if is_other || is_counted {
+                continue;
+            }
+            blocks = blocks.saturating_add(stat.blocks);
+            if is_directory {
+                pending.push(byte_path::join(&path, &listed.name));
+            }
+        }
+    }
+    Ok(blocks.saturating_mul(BLOCK_BYTES))
 }
 
 /// Guesses how much a store holds, from the manifests of its sessions.

@@ -14,7 +14,7 @@ use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::{byte_size, project_name};
 use nono_engine::gc::{
-    Bytes, CleanupOptions, Holdings, SessionHoldings, UnreadSession, measure_holdings,
+    Bytes, CleanupOptions, Holdings, SessionHoldings, UnreadSession, disk_usage, measure_holdings,
 };
 use nono_engine::path_text::{Shown, serde_path, serde_paths};
 use nono_engine::session::{Catalog, SessionSummary};
@@ -32,9 +32,12 @@ pub(in crate::cli) struct UsageArgs {
 /// So many of the largest paths are named.
 const NAMED_PATHS: usize = 10;
 
-/// Bytes of objects on the disk.
+/// Bytes on the disk.
 #[derive(Debug, Default, Serialize)]
 struct Report {
+    /// The blocks of everything in the store, with indexes, caches and journals.
+    disk_bytes: u64,
+    /// The bytes of all objects.
     total_bytes: u64,
     /// The bytes of all objects, uncompressed.
     plain_bytes: u64,
@@ -161,6 +164,7 @@ pub(super) fn session_holdings(
 fn add(root: &Path, options: &CleanupOptions<'_>, report: &mut Report) -> Result<(), CliError> {
     let (summaries, mut holdings) = measure(root, NAMED_PATHS, options)?;
     report.unread_sessions.append(&mut holdings.unread);
+    report.disk_bytes += disk_usage(root)?;
     report.total_bytes += holdings.total.stored;
     report.plain_bytes += holdings.total.plain;
     report.shared_bytes += holdings.shared.stored;
@@ -206,6 +210,8 @@ fn sizes(bytes: u64, plain: u64) -> String {
 fn print(report: &Report, context: &Context) -> Result<(), CliError> {
     let home = real_home();
     let mut out = context.out();
+    let disk = byte_size(report.disk_bytes);
+    writeln!(out, "{BOLD}{disk} on the disk{BOLD:#}, with indexes and caches")?;
     for ProjectReport { tracked_paths, bytes, plain_bytes, sessions } in &report.projects {
         let name = project_name(tracked_paths, home.as_deref());
         writeln!(out, "{BOLD}{name}{BOLD:#}  {}", sizes(*bytes, *plain_bytes))?;
@@ -228,9 +234,10 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
     let Report { total_bytes, plain_bytes, shared_bytes, unneeded_bytes, .. } = report;
     let total = byte_size(*total_bytes);
     if let Some(ratio) = report.ratio.filter(|_| plain_bytes > total_bytes) {
-        writeln!(out, "in all {total}, {} uncompressed ({ratio:.1} ×)", byte_size(*plain_bytes))?;
+        let plain = byte_size(*plain_bytes);
+        writeln!(out, "contents in all {total}, {plain} uncompressed ({ratio:.1} ×)")?;
     } else {
-        writeln!(out, "in all {total}")?;
+        writeln!(out, "contents in all {total}")?;
     }
     for (bytes, what) in
         [(shared_bytes, "several projects need"), (unneeded_bytes, "no session needs")]
