@@ -322,6 +322,26 @@ fn a_first_run_packs_long_files_while_its_command_is_at_work() {
 }
 
 #[test]
+fn runs_leave_a_long_file_once_however_short_they_are() {
+    let Some(_) = recorded() else { return };
+    // In memory each snapshot reads each file; elsewhere it reads one that was touched.
+    for fixture in [Fixture::in_memory(), Fixture::new()] {
+        let bytes = noise(LEN, 4);
+        fixture.write("long", &bytes);
+        fixture.write("long too", noise(LEN, 5));
+        for _ in 0..3 {
+            ran(&fixture, "touch long 'long too'");
+            let stored = stored_bytes(&fixture.store().join("objects"));
+            assert!(stored < 2 * LEN as u64 + (1 << 20), "{stored}");
+        }
+        fixture.nono(&["rollback", "verify", "--all"]).success();
+        fs::remove_file(fixture.project().join("long")).unwrap();
+        fixture.nono(&["rollback", "restore", "latest", "--force"]).success();
+        assert!(fs::read(fixture.project().join("long")).unwrap() == bytes);
+    }
+}
+
+#[test]
 fn what_no_command_waited_for_is_packed_by_a_cleanup_that_compacts() {
     let Some(_) = recorded() else { return };
     let fixture = Fixture::new();

@@ -29,7 +29,7 @@ pub struct PendingBaseline {
     manifest: SnapshotManifest,
     caches: NewCaches,
     _session_lock: FileLock,
-    _store_lock: StoreLock,
+    store_lock: StoreLock,
 }
 
 impl PendingBaseline {
@@ -40,8 +40,7 @@ impl PendingBaseline {
         session_lock: FileLock,
         store_lock: StoreLock,
     ) -> Self {
-        let (_session_lock, _store_lock) = (session_lock, store_lock);
-        Self { manager, manifest, caches, _session_lock, _store_lock }
+        Self { manager, manifest, caches, _session_lock: session_lock, store_lock }
     }
 
     /// The manifest that it will have.
@@ -54,7 +53,9 @@ impl PendingBaseline {
     /// # Errors
     /// EIO when the kernel lost data, or a session that cannot be written. It is no snapshot then.
     pub fn publish(self) -> Result<(), SnapshotError> {
-        self.manager.publish_pending(self.manifest, self.caches)
+        self.manager.publish_pending(self.manifest, self.caches)?;
+        self.manager.store().drop_doubles(&self.store_lock);
+        Ok(())
     }
 }
 

@@ -45,7 +45,9 @@ impl SnapshotManager {
         let store_lock = self.lock_store()?;
         let capture =
             self.capture_next(parent, Some(&self.store), LongFiles::Packed, &store_lock)?;
-        self.finish_taking(capture, parent, request, None)
+        let taken = self.finish_taking(capture, parent, request, None)?;
+        self.store.drop_doubles(&store_lock);
+        Ok(taken)
     }
 
     /// Takes a snapshot, unless nothing changed since `parent`, under the session's lock.
@@ -71,6 +73,7 @@ impl SnapshotManager {
         if comparison.changes.is_empty() {
             // Whatever the cache vouches for is in the store: contents are those of the parent.
             self.save_caches(capture.caches);
+            self.store.drop_doubles(&store_lock);
             return Ok(Taken::Unchanged(Box::new(parent.manifest)));
         }
         if let Some(step) = &mut request.step {
@@ -78,6 +81,7 @@ impl SnapshotManager {
         }
         let (manifest, comparison) =
             self.finish_taking(capture, Some(&parent), request, Some(comparison))?;
+        self.store.drop_doubles(&store_lock);
         Ok(Taken::Snapshot(Box::new(manifest), comparison))
     }
 

@@ -96,7 +96,7 @@ impl LocalStore {
         Ok(named)
     }
 
-    pub(super) fn lists_of(
+    pub(in crate::store) fn lists_of(
         &self,
         hash: &ContentHash,
     ) -> Result<Vec<(Arc<Pack>, Span)>, StoreError> {

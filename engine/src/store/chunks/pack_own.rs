@@ -7,7 +7,7 @@
 
 use super::LONGEST_BYTES;
 use crate::object::ContentHash;
-use crate::progress::Progress;
+use crate::progress::{NoProgress, Progress};
 use crate::store::local::OBJECT_MODE;
 use crate::store::packs::{MAX_PACKED_BYTES, Packer};
 use crate::store::{LocalStore, StoreError, StoreLock, Transfer};
@@ -90,9 +90,20 @@ impl LocalStore {
             }
         }
         packer.finish()?;
+        self.drop_own(packed, lock, progress)
+    }
+
+    /// Removes the own files of long objects that have lists of chunks, after these are durable and
+    /// were read back.
+    fn drop_own(
+        &self,
+        packed: Vec<(&ContentHash, u64)>,
+        lock: &StoreLock,
+        progress: &dyn Progress,
+    ) -> Result<PackedOwn, StoreError> {
         // A power failure must not take both.
         self.sync()?;
-        let mut done = PackedOwn::default();
+        let (mut done, mut buffer) = (PackedOwn::default(), Vec::new());
         for (hash, size) in packed {
             // A stop now would leave both. It has to wait for a batch, and not for a longer file.
             let mut transfer = match size > BATCH_BYTES {
@@ -118,7 +129,28 @@ impl LocalStore {
         Ok(done)
     }
 
-    fn long_own_files(&self) -> Result<Vec<(ContentHash, u64)>, StoreError> {
+    /// Removes the own files of long objects whose chunks a snapshot has stored, too: nothing needs
+    /// them. A person waits for this, so what is more than a batch is left to
+    /// [`pack_long_files`](Self::pack_long_files). What fails leaves both.
+    pub(crate) fn drop_doubles(&self, lock: &StoreLock) {
+        let mut doubles = self.take_doubles();
+        let mut left = BATCH_BYTES;
+        doubles.retain(|(_, size)| {
+            let is_in_time = *size <= left;
+            left -= if is_in_time { *size } else { 0 };
+            is_in_time
+        });
+        if doubles.is_empty() {
+            return;
+        }
+        let packed = doubles.iter().map(|(hash, size)| (hash, *size)).collect();
+        if let Err(error) = self.drop_own(packed, lock, &NoProgress) {
+            tracing::warn!("long files stay beside their chunks: {error}");
+        }
+    }
+
+    /// Long objects with their own files, and their lengths.
+    pub(super) fn long_own_files(&self) -> Result<Vec<(ContentHash, u64)>, StoreError> {
         let mut long = Vec::new();
         for prefix in 0..=u8::MAX {
             let found = self.objects_with_prefix(prefix, |_| true)?.into_iter();

@@ -526,6 +526,12 @@ impl Lab {
         imported
     }
 
+    /// Bytes of all objects: packed ones, and those with their own files.
+    fn stored_bytes(&self) -> u64 {
+        let own = self.store.long_own_files().unwrap();
+        self.packed_bytes() + own.into_iter().map(|(_, size)| size).sum::<u64>()
+    }
+
     fn has_own_file(&self, imported: &Imported) -> bool {
         self.store.open_own_file(&imported.hash, imported.size).unwrap().is_some()
     }
@@ -594,6 +600,37 @@ fn a_damaged_file_is_not_packed_and_one_whose_chunks_are_damaged_stays() {
     assert!(lab.verify(&imported[0]).unwrap_err().is_damage());
     lab.verify(&imported[1]).unwrap();
     lab.verify(&imported[2]).unwrap();
+}
+
+#[test]
+fn a_file_of_its_own_goes_when_its_contents_are_stored_in_chunks() {
+    let lab = Lab::new();
+    let long = noise(3 << 20, 50);
+    let plain = lab.import_plain(&lab.file(&long), long.len() as u64);
+    let before = lab.stored_bytes();
+    // Read again, as each snapshot does on a file system in memory.
+    for _ in 0..3 {
+        let again = lab.import(&lab.file(&long), plain.size);
+        assert_eq!((again.hash, again.is_new), (plain.hash, false));
+        let lock = lab.store.lock_shared().unwrap();
+        lab.store.drop_doubles(&lock);
+        assert!(!lab.has_own_file(&plain) && lab.store.has_list_of(&plain.hash));
+        lab.verify(&plain).unwrap();
+        assert!(lab.stored_bytes() < before + (64 << 10), "{}", lab.stored_bytes());
+    }
+    // A chunk that is damaged needs the file.
+    let other = noise(1 << 20, 51);
+    let plain = lab.import_plain(&lab.file(&other), other.len() as u64);
+    let elsewhere = Lab::new();
+    let listed = elsewhere.import_bytes(&other);
+    let chunk = elsewhere.store.chunks_of(&listed.hash).unwrap().pop().unwrap();
+    let mut bytes = elsewhere.store.read(&chunk, 1 << 20).unwrap();
+    bytes[7] ^= 1;
+    lab.pack(&chunk, Kind::Whole, &bytes);
+    lab.import(&lab.file(&other), plain.size);
+    lab.store.drop_doubles(&lab.store.lock_shared().unwrap());
+    assert!(lab.has_own_file(&plain));
+    lab.verify(&plain).unwrap();
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use super::account::Ledger;
 use super::compression::Compression;
@@ -38,6 +38,8 @@ pub struct LocalStore {
     ledger: Arc<Ledger>,
     reading: Patience,
     compression: RwLock<Compression>,
+    /// Long objects with a file of their own and a list of chunks, and their lengths.
+    doubles: Mutex<Vec<(ContentHash, u64)>>,
 }
 
 impl LocalStore {
@@ -57,6 +59,7 @@ impl LocalStore {
             ledger: Arc::default(),
             reading: Patience::of_reading(),
             compression: RwLock::default(),
+            doubles: Mutex::default(),
         })
     }
 

@@ -57,6 +57,16 @@ impl LocalStore {
         was_known
     }
 
+    /// Notes a long object that has a file of its own and a list of chunks.
+    pub(in crate::store) fn note_double(&self, hash: ContentHash, size: u64) {
+        self.doubles.lock().push((hash, size));
+    }
+
+    /// The long objects that were noted since.
+    pub(in crate::store) fn take_doubles(&self) -> Vec<(ContentHash, u64)> {
+        std::mem::take(&mut *self.doubles.lock())
+    }
+
     /// Whether it is known what has a file of its own.
     pub(in crate::store) fn knows_own(&self) -> bool {
         self.own.are_known()

@@ -223,8 +223,36 @@ impl<'s> Packer<'s> {
         let is_new = self.write_list(&hashed.hash, hashed.size, &head)?;
         if is_new {
             new_bytes += head.len() as u64;
+        } else {
+            self.list_double(&hashed.hash, hashed.size, &head)?;
         }
         Ok(Imported { new_bytes, ..hashed.imported(is_new) })
+    }
+
+    /// An object that was there may have a file of its own, and has all its chunks now, too. With a
+    /// list of them it can do without the file ([`LocalStore::drop_doubles`]).
+    fn list_double(&self, hash: &ContentHash, size: u64, head: &[u8]) -> Result<(), StoreError> {
+        let is_pending = || self.state.lock().pending.contains_key(hash);
+        if is_pending() || self.store.open_own_file(hash, size)?.is_none() {
+            return Ok(());
+        }
+        if self.store.lists_of(hash)?.is_empty() {
+            self.add_list(hash, head)?;
+        }
+        self.store.note_double(*hash, size);
+        Ok(())
+    }
+
+    /// Adds a list of chunks, whatever else the store has of the object.
+    fn add_list(&self, hash: &ContentHash, head: &[u8]) -> Result<(), StoreError> {
+        loop {
+            let pack = self.state.lock().completed;
+            match self.add(hash, Kind::ChunkList, head, pack)? {
+                Added::New | Added::Known => break,
+                Added::LookAgain => {}
+            }
+        }
+        self.spill()
     }
 
     /// Stores an object that has a file of its own once more, in chunks. `false`: the file has
@@ -251,14 +279,7 @@ impl<'s> Packer<'s> {
         if !hashed.is(hash, size) {
             return Ok(false);
         }
-        loop {
-            let pack = self.state.lock().completed;
-            match self.add(hash, Kind::ChunkList, &head, pack)? {
-                Added::New | Added::Known => break,
-                Added::LookAgain => {}
-            }
-        }
-        self.spill()?;
+        self.add_list(hash, &head)?;
         Ok(true)
     }
 
