@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use super::ArchiveError;
-use nono_engine::sys::{self, Dir, IoContext, TempFile};
+use nono_engine::sys::{self, IoContext, TempFile};
 
 /// Bytes that are held in memory, and written or read at once.
 const HELD_BYTES: usize = 1 << 20;
@@ -71,8 +71,8 @@ pub(super) struct Spilled {
 
 impl Spilled {
     pub(super) fn new() -> sys::Result<Self> {
-        let path = std::env::temp_dir();
-        let dir = Dir::open(&path)?;
+        let dir = sys::open_temporary_dir()?;
+        let path = dir.path().to_owned();
         let temp = TempFile::new(&dir, 0o600)?;
         let file = temp.file().try_clone().at("open a temporary file in", &path)?;
         Ok(Self { file, dir: path })

@@ -142,7 +142,7 @@ pub(super) fn keeper_of_the_past(catalog: &Catalog) -> Keeper {
         return Keeper::Store;
     }
     if let Some(socket) =
-        named.map(Into::into).or_else(|| super::checkpoints::left_in(&std::env::temp_dir()))
+        named.map(Into::into).or_else(|| super::checkpoints::left_in(&sys::temporary_dir()))
     {
         return Keeper::Supervisor(socket);
     }

@@ -79,7 +79,7 @@ pub(super) enum Offered {
 /// # Errors
 /// There is no directory for temporary files, or no process.
 pub(super) fn probe() -> Result<Offered, CliError> {
-    let scratch = Scratch::new(&std::env::temp_dir())?;
+    let scratch = Scratch::temporary()?;
     let attempt = |own_processes| -> Result<Option<String>, CliError> {
         let view = View { working_dir: "/".into(), ..View::default() };
         let plan = Plan {
@@ -121,7 +121,7 @@ impl<'a> Launch<'a> {
         };
         let search = std::env::var_os("PATH").unwrap_or_default();
         let program = sys::find_program(name, &search).unwrap_or_else(|| PathBuf::from(name));
-        let scratch = Scratch::new(&std::env::temp_dir())?;
+        let scratch = Scratch::temporary()?;
         let memory = match (policy, mode) {
             (None, _) | (_, NamespaceMode::Off) => None,
             // A machine may have none, and a program then does without.

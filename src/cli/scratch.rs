@@ -50,9 +50,23 @@ pub(super) struct LeftBehind {
 }
 
 impl Scratch {
+    /// Makes one in the system's directory of temporary files.
+    ///
+    /// # Errors
+    /// When that is no directory, or cannot be written.
+    pub(super) fn temporary() -> Result<Self, CliError> {
+        let hint = "temporary files lie in the directory that TMPDIR names, or else in /tmp: name \
+                    one that you can write, or unset TMPDIR";
+        let made = sys::open_temporary_dir().map_err(CliError::from).and_then(Self::within);
+        made.map_err(|error| error.with_hint(hint))
+    }
+
     /// Makes one in a directory of temporary files, and begins to remove old ones of other runs.
     pub(super) fn new(temporary: &Path) -> Result<Self, CliError> {
-        let temporary = Dir::open(&sys::real_path(temporary)?)?;
+        Self::within(Dir::open(&sys::real_path(temporary)?)?)
+    }
+
+    fn within(temporary: Dir) -> Result<Self, CliError> {
         let name = hex::encode(&sys::random_bytes()?[..NAME_BYTES]);
         let Some(parent) = open_private(&temporary)? else {
             return Self::make(temporary, format!("nono-{name}"));

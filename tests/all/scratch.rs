@@ -35,6 +35,31 @@ fn scratches(fixture: &Fixture) -> Vec<PathBuf> {
 }
 
 #[test]
+fn a_directory_of_temporary_files_that_cannot_be_used_is_named_with_its_variable() {
+    let fixture = fixture();
+    let closed = fixture.path("closed");
+    fs::create_dir(&closed).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o500)).unwrap();
+    fixture.give_away(&closed);
+    let fixture = fixture.by_ordinary_user();
+    fixture.give_away(&closed);
+    let run = ["run", "--rollback", "--", "true"];
+    let told = |value: &Path, arguments: &[&str]| {
+        finished(fixture.command(arguments).env("TMPDIR", value).output().unwrap())
+    };
+    for (value, reason) in [
+        (fixture.path("missing/deep"), "No such file or directory"),
+        (fixture.project().join("a"), "Not a directory"),
+        (closed, "Permission denied"),
+    ] {
+        let failed = told(&value, &run).fails(1, reason);
+        assert!(failed.says("TMPDIR") && failed.says(value.to_str().unwrap()), "{}", failed.stderr);
+    }
+    // An empty value is none.
+    told(Path::new(""), &run).success();
+}
+
+#[test]
 fn what_a_killed_run_leaves_goes_when_it_is_old_and_nobody_lives_in_it() {
     let fixture = fixture();
     let script = "mkdir -p $TMPDIR/deep/er; echo $$ > pid.new; mv pid.new pid; exec sleep 600";

@@ -17,7 +17,7 @@ use nono_engine::snapshot::{
     RemovedSnapshot, SnapshotKind, SnapshotManifest, capture_whole, whole_roots,
 };
 use nono_engine::store::{FileSource, MemoryStore, ObjectStore};
-use nono_engine::sys::Dir;
+use nono_engine::sys::{self, Dir};
 
 /// Histories in memory. A clone is the same storage.
 #[derive(Debug, Clone)]
@@ -174,7 +174,7 @@ impl SnapshotStorage for MemoryStorage {
     ) -> Result<SnapshotManifest, ContainerError> {
         let _writing = self.writing.lock();
         let number = self.with(history, |history| history.manifests.len() as u64)?;
-        let spool = Dir::open(&std::env::temp_dir())?;
+        let spool = sys::open_temporary_dir()?;
         let state = work(&MemoryDraft { number, objects: &self.objects, spool, effort })?;
         let manifest = SnapshotManifest {
             format_version: MANIFEST_VERSION,

@@ -8,7 +8,7 @@ use rustix::fs::Mode;
 use rustix::io::Errno;
 
 use super::dir::Dir;
-use super::error::{IoContext, Result};
+use super::error::{Error, IoContext, Result};
 use super::fail_point::{self, Operation};
 use super::file::TempFile;
 use super::stat::{FileKind, Stat};
@@ -36,6 +36,30 @@ pub fn current_or_former_dir() -> Result<PathBuf> {
             Some(former) if error.is_gone() => Ok(PathBuf::from(OsStr::from_bytes(former))),
             _ => Err(error),
         }
+    })
+}
+
+/// The variable that names the directory of temporary files.
+const TMPDIR: &str = "TMPDIR";
+
+/// The directory of temporary files: that of the variable TMPDIR, unless it is empty, else `/tmp`.
+pub fn temporary_dir() -> PathBuf {
+    let named = std::env::var_os(TMPDIR).filter(|named| !named.is_empty());
+    named.map_or_else(|| PathBuf::from("/tmp"), PathBuf::from)
+}
+
+/// Opens the directory of temporary files, by its path without symlinks.
+///
+/// # Errors
+/// When it is no directory, or may not be read. The error names the variable, if that is set.
+pub fn open_temporary_dir() -> Result<Dir> {
+    let path = temporary_dir();
+    let opened = real_path(&path).and_then(|real| Dir::open(&real));
+    opened.map_err(|error| {
+        let is_named = std::env::var_os(TMPDIR).is_some_and(|named| !named.is_empty());
+        let operation =
+            if is_named { "use TMPDIR, which is" } else { "use the directory of temporary files" };
+        Error { operation, path, source: error.source }
     })
 }
 

@@ -107,7 +107,7 @@ fn supervisor() -> Option<PathBuf> {
     let named = std::env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty());
     named
         .map(PathBuf::from)
-        .or_else(|| is_inside().then(|| checkpoints::left_in(&std::env::temp_dir())).flatten())
+        .or_else(|| is_inside().then(|| checkpoints::left_in(&sys::temporary_dir())).flatten())
 }
 
 /// Reads the event, and no longer than until the deadline.

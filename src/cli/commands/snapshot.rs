@@ -129,7 +129,7 @@ pub(in crate::cli) fn run(args: &SnapshotArgs, store: &StoreArgs, context: &Cont
         && sys::Dir::open(catalog.root()).is_err_and(|error| error.is_gone())
         && std::env::var_os(SOCKET_VARIABLE).is_none()
         && args.means_the_run()
-        && let Some(socket) = checkpoints::left_in(&std::env::temp_dir())
+        && let Some(socket) = checkpoints::left_in(&sys::temporary_dir())
     {
         return print(&checkpoints::ask(&socket, args.message.as_deref())?, args.json, context);
     }
@@ -213,7 +213,7 @@ fn supervisor_without_its_variable(
     if std::env::var_os(SOCKET_VARIABLE).is_some() || !args.means_the_run() {
         return Err(inside::not_its_own(error));
     }
-    checkpoints::left_in(&std::env::temp_dir()).ok_or_else(|| inside::no_supervisor(error))
+    checkpoints::left_in(&sys::temporary_dir()).ok_or_else(|| inside::no_supervisor(error))
 }
 
 /// Says which snapshot holds what is there now.
