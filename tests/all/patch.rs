@@ -15,6 +15,8 @@ use nono_engine::snapshot::{Budget, SnapshotManager};
 use nono_engine::walk::ExclusionConfig;
 use proptest::prelude::*;
 
+use crate::fixture::Fixture;
+
 /// A tree in two states, `a` and `b`; `a` becomes a copy of `b` while it is being tracked.
 struct Trees {
     temp: tempfile::TempDir,
@@ -351,6 +353,61 @@ fn what_cannot_be_said_does_not_stop_the_rest() {
         }
         assert_eq!(fs::read(place.join("2 binary")).unwrap(), b"\0old\n");
     }
+}
+
+#[test]
+fn binary_contents_go_forth_and_back_with_git() {
+    let fixture = Fixture::new();
+    let project = fixture.project();
+    let long: Vec<u8> = (0..200_000_u32).flat_map(u32::to_le_bytes).collect();
+    let old =
+        [("changed", &b"\0old"[..]), ("gone", &long[..50]), ("text", b"1\n"), ("grown", &long)];
+    let new = [
+        ("changed", &b"\0new and longer than one line of base 85, which is 52 bytes"[..]),
+        ("made", b"\0"),
+        ("grown", &long[4..]),
+        ("deep/emptied", b""),
+        ("text", b"2\n"),
+    ];
+    let set = |state: &[(&str, &[u8])]| {
+        for entry in fs::read_dir(&project).unwrap() {
+            let path = entry.unwrap().path();
+            let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+        }
+        state.iter().for_each(|(name, bytes)| drop(fixture.write(name, bytes)));
+    };
+    set(&[&old[..], &[("deep/emptied", b"\0x")]].concat());
+    let before = contents(&project);
+    let taken = fixture.nono(&["snapshot", "--json"]).success().json();
+    let id = taken["session_id"].as_str().unwrap();
+    set(&new);
+    fixture.nono(&["snapshot", "--session", id]).success();
+    let after = contents(&project);
+    let patch = fixture.path("patch");
+    let write = |more: &[&str]| {
+        let arguments = [&["rollback", "diff", id], more].concat();
+        let output = fixture.command(&arguments).output().unwrap();
+        fs::write(&patch, &output.stdout).unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let apply = |back: &[&str]| {
+        let mut git = Command::new("git");
+        git.args([&["apply", "--whitespace=nowarn"], back].concat()).arg(&patch);
+        git.env("GIT_CEILING_DIRECTORIES", fixture.path("")).current_dir(&project);
+        run(&mut git, &patch);
+        contents(&project)
+    };
+    assert_eq!(write(&["--binary"]), "");
+    assert!(apply(&["-R"]) == before);
+    assert!(apply(&[]) == after);
+    // Without them, the patch says that it is not everything.
+    assert!(write(&[]).contains("the contents of 5 files are not in this patch"));
+}
+
+fn contents(dir: &Path) -> std::collections::BTreeMap<PathBuf, Vec<u8>> {
+    let tree = crate::observe::observe(dir).into_iter();
+    tree.filter(|(_, it)| it.kind == "file").map(|(path, it)| (path, it.content)).collect()
 }
 
 #[test]

@@ -17,7 +17,8 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::past::typed_here;
 use crate::cli::render::{
-    DiffOptions, Palette, quoted_name, write_full, write_patch, write_side_by_side, write_stat,
+    DiffOptions, Palette, quoted_name, write_full, write_patch_counting, write_side_by_side,
+    write_stat,
 };
 use nono_engine::byte_path;
 use nono_engine::diff::{self, Change, Comparison, Difference, Lookup};
@@ -47,6 +48,9 @@ pub(in crate::cli) struct DiffArgs {
     /// Show how many lines of each file changed
     #[arg(long, group = "style")]
     stat: bool,
+    /// Put the contents of binary files into the patch, for `git apply`
+    #[arg(long, group = "style")]
+    binary: bool,
     /// Print the names of what changed
     #[arg(long, group = "style")]
     name_only: bool,
@@ -103,10 +107,14 @@ impl StyleArgs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DiffStyle {
     Patch,
+    /// With the contents of binary files.
+    BinaryPatch,
     SideBySide,
     Full,
     Stat,
-    Names { zero: bool },
+    Names {
+        zero: bool,
+    },
 }
 
 pub(in crate::cli) fn run(args: &DiffArgs, store: &StoreArgs, context: &Context) -> Outcome {
@@ -158,9 +166,10 @@ pub(in crate::cli) fn run(args: &DiffArgs, store: &StoreArgs, context: &Context)
         context.json(&Report { old, new, changes, touched })?;
         return Ok(0);
     }
-    let style = match (args.stat, args.name_only) {
-        (true, _) => DiffStyle::Stat,
-        (_, true) => DiffStyle::Names { zero: args.zero },
+    let style = match (args.stat, args.name_only, args.binary) {
+        (true, ..) => DiffStyle::Stat,
+        (_, true, _) => DiffStyle::Names { zero: args.zero },
+        (.., true) => DiffStyle::BinaryPatch,
         _ => args.style.chosen().unwrap_or(DiffStyle::Patch),
     };
     let differences = outside_git(differences, &both, old, new, context)?;
@@ -281,7 +290,14 @@ fn write(
     }
     let mut out = context.out_bytes();
     match style {
-        DiffStyle::Patch => write_patch(&mut out, differences, &options)?,
+        DiffStyle::Patch | DiffStyle::BinaryPatch => {
+            options.binary = style == DiffStyle::BinaryPatch;
+            let left_out = write_patch_counting(&mut out, differences, &options)?;
+            // A program that applies the patch skips them without a word.
+            if left_out > 0 && !context.stdout_is_terminal {
+                context.warn(not_in_patch(left_out, options.binary));
+            }
+        }
         DiffStyle::Full => write_full(&mut out, differences, &options)?,
         DiffStyle::SideBySide => {
             let width = context.width().unwrap_or(160);
@@ -302,6 +318,16 @@ fn write(
         DiffStyle::Names { zero } => write_names(&mut out, differences, roots, zero)?,
     }
     Ok(out.flush()?)
+}
+
+/// Says that a patch does not bring all files back.
+fn not_in_patch(count: usize, has_binary: bool) -> String {
+    let files = if count == 1 { "1 file" } else { &*format!("{count} files") };
+    let remedy = match has_binary {
+        true => "too large; nono rollback restore brings them back",
+        false => "binary or too large; --binary puts binary files in, for `git apply`",
+    };
+    format!("the contents of {files} are not in this patch: {remedy}")
 }
 
 /// The way to a path from a directory of the same project.

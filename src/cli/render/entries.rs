@@ -45,7 +45,7 @@ pub(super) struct Remark {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Contents {
     Text(Texts),
-    Binary,
+    Binary(Texts),
     /// Bytes of each state.
     TooLarge {
         old: Option<u64>,
@@ -75,7 +75,7 @@ impl FileChange<'_> {
         let old = read(self.old, options)?;
         let new = read(self.new, options)?;
         if is_binary(&old) || is_binary(&new) {
-            return Ok(Contents::Binary);
+            return Ok(Contents::Binary(Texts { old, new }));
         }
         Ok(Contents::Text(Texts { old, new }))
     }

@@ -8,6 +8,7 @@
 //! [`Palette::plain`] and the bare output then. A wrapper that strips escape sequences would also
 //! strip those that belong to a file.
 
+mod binary;
 pub mod columns;
 mod entries;
 mod full;
@@ -33,7 +34,7 @@ use nono_engine::store::{ObjectSource, StoreError};
 pub use full::write_full;
 pub use measure::{absolute_time, byte_size, relative_time, size_delta};
 pub use palette::Palette;
-pub use patch::write_patch;
+pub use patch::{write_patch, write_patch_counting};
 pub use project::project_name;
 pub use quote::quoted_name;
 pub use side_by_side::write_side_by_side;
@@ -74,6 +75,9 @@ pub struct DiffOptions<'a> {
     /// Whether control characters and invalid UTF-8 in contents are escaped, as a terminal needs
     /// it. A patch that is to be applied must not be escaped.
     pub escape: bool,
+    /// Whether a patch has the contents of binary files, as `git apply` takes them. Otherwise it
+    /// names these files.
+    pub binary: bool,
 }
 
 impl<'a> DiffOptions<'a> {
@@ -87,6 +91,7 @@ impl<'a> DiffOptions<'a> {
             timeout: Duration::from_secs(2),
             palette: Palette::plain(),
             escape: false,
+            binary: false,
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Differences as a patch in git's format, which `git apply` and `patch -p1` both accept.
 //!
 //! Changes that such a patch cannot express are lines that start with `#`, and binary files are
-//! lines `Binary files a/x and b/x differ`, as git and diff write them. Both programs skip these
-//! lines:
-//! there is no `diff --git` header above them, because git refuses a whole patch in which a header
-//! announces contents that are not there. A remark that follows a header without hunks (an empty
+//! lines `Binary files a/x and b/x differ`, as git and diff write them, unless their contents are
+//! asked for ([`DiffOptions::binary`]). Both programs skip these lines: there is no `diff --git`
+//! header above them, because git refuses a whole patch in which a header announces contents that
+//! are not there. A remark that follows a header without hunks (an empty
 //! file, a mode) is set apart by a line `#`, or git would take it for part of that header.
 //!
 //! `index` lines have git's blob ids, so `git apply --3way` works in a repository that knows the
@@ -22,7 +22,8 @@ use sha1::{Digest, Sha1};
 use nono_engine::diff::Difference;
 use nono_engine::path_text::Shown;
 
-use super::entries::{Contents, Entry, FileChange, Remark, entries, git_mode};
+use super::binary::write_binary;
+use super::entries::{Contents, Entry, FileChange, Remark, Texts, entries, git_mode};
 use super::lines::{LineDiff, extent, hunk_range};
 use super::palette::write_styled;
 use super::quote::{quoted, quoted_word};
@@ -30,6 +31,7 @@ use super::{DiffOptions, RenderError, byte_size};
 
 /// Digits of blob ids; git wants enough to be unique in a repository.
 const ID_DIGITS: usize = 10;
+const FULL_ID_DIGITS: usize = 40;
 const NO_ID: &str = "0000000000";
 
 /// Writes differences as one patch from the older to the newer state.
@@ -41,20 +43,35 @@ pub fn write_patch(
     differences: &[Difference],
     options: &DiffOptions<'_>,
 ) -> Result<(), RenderError> {
-    let mut patch = Patch { out, options, after_bare_header: false };
+    write_patch_counting(out, differences, options).map(drop)
+}
+
+/// As [`write_patch`]. Returns the number of files whose new contents are not in the patch, because
+/// they are binary or too large: a program that applies it does not bring them back.
+///
+/// # Errors
+/// As there.
+pub fn write_patch_counting(
+    out: &mut dyn Write,
+    differences: &[Difference],
+    options: &DiffOptions<'_>,
+) -> Result<usize, RenderError> {
+    let mut patch = Patch { out, options, after_bare_header: false, left_out: 0 };
     for entry in entries(differences, options) {
         match entry {
             Entry::File(change) => patch.file(&change)?,
             Entry::Remark(remark) => patch.remark(&remark)?,
         }
     }
-    Ok(())
+    Ok(patch.left_out)
 }
 
 struct Patch<'a> {
     out: &'a mut dyn Write,
     options: &'a DiffOptions<'a>,
     after_bare_header: bool,
+    /// Files whose contents are not in it.
+    left_out: usize,
 }
 
 impl Patch<'_> {
@@ -66,12 +83,17 @@ impl Patch<'_> {
         }
         match change.load(self.options)? {
             Contents::Text(texts) => self.text(change, &texts.old, &texts.new)?,
-            Contents::Binary => {
+            Contents::Binary(Texts { old, new }) if self.options.binary => {
+                self.binary(change, &old, &new)?;
+            }
+            Contents::Binary(_) => {
+                self.left_out += 1;
                 self.unsaid_mode(change)?;
                 let (old, new) = names(change);
                 self.skipped(&[b"Binary files ", &*old, b" and ", &new, b" differ"].concat())?;
             }
             Contents::TooLarge { old, new } => {
+                self.left_out += 1;
                 self.unsaid_mode(change)?;
                 self.remark(&Remark { text: too_large(old, new), name: change.name.clone() })?;
             }
@@ -79,18 +101,37 @@ impl Patch<'_> {
         Ok(())
     }
 
-    fn text(&mut self, change: &FileChange<'_>, old: &[u8], new: &[u8]) -> io::Result<()> {
+    /// Contents as git alone takes them. It wants whole ids, and looks whether the old contents are
+    /// there.
+    fn binary(&mut self, change: &FileChange<'_>, old: &[u8], new: &[u8]) -> io::Result<()> {
         self.header(change)?;
-        let ids = (change.old.map(|_| blob_id(old)), change.new.map(|_| blob_id(new)));
-        let id = |id: &Option<String>| id.clone().unwrap_or_else(|| NO_ID.to_owned());
+        self.index(change, old, new, FULL_ID_DIGITS)?;
+        self.after_bare_header = false;
+        write_binary(self.out, old, new)
+    }
+
+    fn index(
+        &mut self,
+        change: &FileChange<'_>,
+        old: &[u8],
+        new: &[u8],
+        digits: usize,
+    ) -> io::Result<()> {
+        let id = |is_there, bytes| if is_there { blob_id(bytes) } else { NO_ID.repeat(4) };
+        let (old, new) = (id(change.old.is_some(), old), id(change.new.is_some(), new));
         let mode = match (change.old, change.new) {
             (Some(old), Some(new)) if git_mode(old) == git_mode(new) => {
                 format!(" {:06o}", git_mode(new))
             }
             _ => String::new(),
         };
-        let index = format!("index {}..{}{mode}", id(&ids.0), id(&ids.1));
-        self.line(self.options.palette.header, index.as_bytes())?;
+        let index = format!("index {}..{}{mode}", &old[..digits], &new[..digits]);
+        self.line(self.options.palette.header, index.as_bytes())
+    }
+
+    fn text(&mut self, change: &FileChange<'_>, old: &[u8], new: &[u8]) -> io::Result<()> {
+        self.header(change)?;
+        self.index(change, old, new, ID_DIGITS)?;
         self.after_bare_header = old.is_empty() && new.is_empty();
         if self.after_bare_header {
             return Ok(());
@@ -219,9 +260,7 @@ fn blob_id(bytes: &[u8]) -> String {
     let mut hasher = Sha1::new();
     hasher.update(format!("blob {}\0", bytes.len()));
     hasher.update(bytes);
-    let mut id = hex::encode(hasher.finalize());
-    id.truncate(ID_DIGITS);
-    id
+    hex::encode(hasher.finalize())
 }
 
 /// Adds a line made safe for a terminal; tabs stay.
@@ -249,8 +288,8 @@ mod tests {
 
     #[test]
     fn blob_ids_are_the_ones_of_git() {
-        assert_eq!(blob_id(b""), "e69de29bb2");
-        assert_eq!(blob_id(b"hello\n"), "ce01362503");
+        assert_eq!(blob_id(b""), "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391");
+        assert_eq!(blob_id(b"hello\n"), "ce013625030ba8dba906f756967f9e9ca394464a");
     }
 
     #[test]

@@ -99,7 +99,7 @@ fn row(change: &FileChange<'_>, options: &DiffOptions<'_>) -> Result<Row, Render
             }
             Row::Lines { added, removed }
         }
-        Contents::Binary => {
+        Contents::Binary(_) => {
             let size = |state: Option<&nono_engine::diff::EntryState>| {
                 byte_size(state.map_or(0, nono_engine::diff::EntryState::bytes))
             };

@@ -77,7 +77,7 @@ pub(super) fn text_or_reason(
 ) -> Result<Option<Texts>, RenderError> {
     let reason = match contents {
         Contents::Text(texts) => return Ok(Some(texts)),
-        Contents::Binary => "binary".to_owned(),
+        Contents::Binary(_) => "binary".to_owned(),
         Contents::TooLarge { old, new } => too_large(old, new),
     };
     write_styled(out, options.palette.dim, format!("({reason})").as_bytes())?;
