@@ -26,6 +26,7 @@ use nono_engine::session::{
     RecordRequest, Recording, SessionStatus, SessionSummary, check_label, steps,
 };
 use nono_engine::snapshot::{AgentSession, SessionOrigin, SnapshotManager, SnapshotRequest, Taken};
+use nono_engine::sys;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -209,7 +210,22 @@ impl Workspace {
             paths.iter().any(|named| byte_path::is_in(path, named.as_os_str().as_bytes()))
         };
         let changed = planned.changes.iter().map(|change| &change.path);
-        let mut exactly: Vec<_> = changed.chain(&planned.touched).filter(named).cloned().collect();
+        let changed: Vec<_> = changed.chain(&planned.touched).collect();
+        // What is neither here nor brought back is a mistake, or meant as a glob.
+        let is_nowhere = |path: &&PathBuf| {
+            let is_in = |changed: &&PathBuf| {
+                byte_path::is_in(changed.as_os_str().as_bytes(), path.as_os_str().as_bytes())
+            };
+            matches!(sys::kind_of(path), Ok(None)) && !changed.iter().any(is_in)
+        };
+        if let Some(path) = paths.iter().find(is_nowhere) {
+            let path = self.named(path.as_os_str().as_bytes());
+            return Err(ToolError::Refused(format!(
+                "there is nothing at {path:?}, neither now nor in that state; each of `paths` is \
+                 the path of a file or a directory, and no glob (find_in_history takes globs)"
+            )));
+        }
+        let mut exactly: Vec<_> = changed.into_iter().filter(named).cloned().collect();
         // With nothing to do, nothing is meant; an empty selection would mean everything.
         exactly.extend(paths.iter().cloned());
         options.selection = Selection { exactly, ..Selection::default() };

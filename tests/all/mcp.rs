@@ -296,8 +296,18 @@ fn a_name_with_the_signs_of_a_glob_is_a_name() {
     let read = |name: &str| fs::read_to_string(fixture.project().join(name)).unwrap();
     assert_eq!(read("app/[id]/page.tsx"), "1");
     assert_eq!(read("app/i/page.tsx"), "changed");
-    client.call("restore", json!({"at": "0", "paths": ["app/*"]}));
+    // No glob does nothing and says that all is well.
+    for glob in ["*", "app/*", "app/[i]", "{app}", "app/?/page.tsx"] {
+        for tool in ["restore", "preview_restore"] {
+            for paths in [json!([glob]), json!(["app/[id]", glob])] {
+                let refused = client.refused(tool, json!({"at": "0", "paths": paths}));
+                assert!(refused.contains("no glob") && refused.contains(glob), "{refused}");
+            }
+        }
+    }
     assert_eq!(read("app/i/page.tsx"), "changed");
+    // A path that is as it was is no mistake.
+    client.call("restore", json!({"at": "0", "paths": ["app/[id]"]}));
     client.end();
 }
 
