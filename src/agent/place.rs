@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 use nono_engine::sys::{self, Dir};
 
 /// The directory that is recorded for an agent that works in `cwd`: the top of its git work tree,
-/// else `cwd` itself. Never `/`, the home directory, or one above it: `None` where nothing else is
-/// left.
+/// else `cwd` itself. Never `/`, the home directory, one above it, or a directory that the system
+/// makes: `None` where nothing else is left.
 pub fn project_of(cwd: &Path, home: Option<&Path>) -> Option<PathBuf> {
     let cwd = sys::real_path(cwd).ok()?;
+    if is_of_system(&cwd) {
+        return None;
+    }
     let home = home.and_then(|home| sys::real_path(home).ok());
     let is_too_much = |path: &Path| {
         path.parent().is_none() || home.as_ref().is_some_and(|home| home.starts_with(path))
@@ -19,6 +22,14 @@ pub fn project_of(cwd: &Path, home: Option<&Path>) -> Option<PathBuf> {
     let top = cwd.ancestors().take_while(|path| !is_too_much(path)).find(is_work_tree);
     let chosen = top.unwrap_or(&cwd);
     (!is_too_much(chosen)).then(|| chosen.to_owned())
+}
+
+/// Whether the system makes what is in a directory. The memory that programs share is theirs.
+fn is_of_system(path: &Path) -> bool {
+    let shared = Path::new("/dev/shm");
+    let is_shared = path.starts_with(shared) && path != shared;
+    let mut of_system = ["/dev", "/proc", "/sys"].into_iter();
+    !is_shared && of_system.any(|directory| path.starts_with(directory))
 }
 
 #[cfg(test)]
@@ -42,5 +53,13 @@ mod tests {
         for too_much in [&*home, Path::new("/"), home.parent().unwrap()] {
             assert_eq!(project(too_much), None, "{too_much:?}");
         }
+        let link = home.join("link");
+        std::os::unix::fs::symlink("/proc/self", &link).unwrap();
+        for of_system in ["/proc", "/proc/self", "/proc/sys/kernel", "/sys", "/dev", "/dev/shm"] {
+            assert_eq!(project(Path::new(of_system)), None, "{of_system}");
+        }
+        assert_eq!(project(&link), None);
+        assert!(is_of_system(Path::new("/sys/x")) && is_of_system(Path::new("/dev/pts")));
+        assert!(!is_of_system(Path::new("/system")) && !is_of_system(Path::new("/dev/shm/x")));
     }
 }

@@ -22,8 +22,11 @@ use nono_engine::sys;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordStepError {
-    /// The directory holds more than a project. By design, and no failure.
-    #[error("nothing is recorded in {place}: a home directory and those above it are not recorded")]
+    /// The directory is no project, or holds more than one. By design, and no failure.
+    #[error(
+        "nothing is recorded in {place}: a home directory, those above it, and directories of the \
+         system (/dev, /proc, /sys) are not recorded"
+    )]
     NoProject {
         /// Where the agent works, as it is shown.
         place: String,

@@ -385,6 +385,20 @@ fn a_client_that_never_ends_its_event_is_not_waited_for() {
 }
 
 #[test]
+fn directories_of_the_system_are_never_recorded_and_the_log_says_so() {
+    for cwd in ["/proc", "/proc/self", "/sys/kernel", "/dev"] {
+        let fixture = Fixture::new();
+        let event = json!({"session_id": "s", "hook_event_name": "SessionStart", "cwd": cwd});
+        let hook = fixture.command(&["hook", "claude-code", "--deadline-ms", "60000"]);
+        quiet(start(hook, &event.to_string()));
+        let list = fixture.nono(&["rollback", "list", "--json"]).success().json();
+        assert_eq!(list.as_array().unwrap().len(), 0, "{cwd}");
+        let log = fs::read_to_string(fixture.store().join(".agents/log")).unwrap();
+        assert!(log.contains("directories of the system"), "{log}");
+    }
+}
+
+#[test]
 fn a_home_directory_is_never_recorded_and_the_log_says_so() {
     let fixture = Fixture::new();
     let event = json!({
