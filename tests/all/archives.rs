@@ -482,16 +482,11 @@ fn a_zip_bomb_is_refused() {
     let with_object = [&tar[..first], &object, &tar[first..]].concat();
     // A window that would take 128 MiB of memory.
     attempt(&with_object, "--long=27", "too much memory");
-    // Nothing names it: it is passed over by an import, and not kept.
-    pack(&with_object, "", &bomb);
-    desk.import("passing", &["bomb"]).success();
-    let (_, kept) = shell("du -sk \"$1\" | cut -f1", &[&desk.fixture.path("passing")]);
-    let kept: u64 = String::from_utf8(kept).unwrap().trim().parse().unwrap();
-    assert!(kept < 10_000, "{kept} KiB");
+    attempt(&with_object, "", "nothing in it names");
 }
 
 #[test]
-fn an_archive_comes_through_a_symlink_and_a_pipe_but_an_import_reads_twice() {
+fn an_archive_comes_through_a_symlink_and_a_pipe_but_an_import_needs_a_file() {
     let desk = Desk::new();
     desk.create(0, "good", &[]);
     let good = desk.fixture.path("good");
@@ -507,7 +502,7 @@ fn an_archive_comes_through_a_symlink_and_a_pipe_but_an_import_reads_twice() {
         crate::fixture::finished(bash.output().unwrap())
     };
     assert!(piped("verify").success().says("intact"));
-    piped("import").fails(2, "read twice");
+    piped("import").fails(2, "read more than once");
     desk.fixture.nono(&["archive", "verify", &desk.at("")]).fails(1, "Is a directory");
     desk.fixture.nono(&["archive", "show", &desk.at("none")]).fails(1, "No such file");
 }
@@ -608,7 +603,7 @@ fn a_snapshot_that_tracks_another_path_is_never_added_to_a_session_that_is_here(
     // Only the file that is locked may be new.
     let held = || (observe(&session.join("snapshots")), fs::read(&manifest).unwrap());
     let before = held();
-    desk.import("there", &["forged.tar.zst"]).fails(1, "snapshot 1 tracks");
+    desk.import("there", &["forged.tar.zst"]).fails(1, "tracks");
     assert_same(&before.0, &held().0);
     assert!(before.1 == held().1, "the session's manifest is another one");
     // Where both are tracked, it comes.

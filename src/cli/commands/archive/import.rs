@@ -1,4 +1,7 @@
 //! `nono archive import`: archives become sessions.
+//!
+//! Each archive is verified first, by the same reader as with `nono archive verify`. So nothing is
+//! imported that the verification refuses.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +16,7 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::sealing::{UnsealArgs, identities};
-use nono_archive::{ReceiveReport, Receiver, Role};
+use nono_archive::{Identities, KnownStates, ReceiveReport, Receiver, Role};
 use nono_engine::sys::{self, FileKind};
 
 /// Arguments of `nono archive import`.
@@ -41,6 +44,24 @@ fn is_file(path: &Path) -> Result<bool, CliError> {
     Ok(sys::stat_open_file(&open, path)?.kind == FileKind::File)
 }
 
+/// Verifies all archives, parents before their deltas.
+fn verify(
+    found: &BTreeMap<String, BTreeMap<u64, &Path>>,
+    keys: &Identities,
+    context: &Context,
+) -> Result<(), CliError> {
+    let bar = Bar::new(context, "verifying");
+    let verified = found.values().try_for_each(|files| {
+        let mut known = KnownStates::default();
+        files.values().try_for_each(|file| {
+            let verified = reader(file, keys)?.verify(&mut known, &*bar);
+            verified.map(drop).map_err(|error| of_file(file, &error))
+        })
+    });
+    bar.finish();
+    verified
+}
+
 pub(in crate::cli) fn run(args: &ImportArgs, store: &StoreArgs, context: &Context) -> Outcome {
     let catalog = store.catalog()?;
     let keys = identities(&args.keys, None)?;
@@ -48,11 +69,12 @@ pub(in crate::cli) fn run(args: &ImportArgs, store: &StoreArgs, context: &Contex
     let mut found: BTreeMap<String, BTreeMap<u64, &Path>> = BTreeMap::new();
     for file in &args.files {
         if file == Path::new("-") || !is_file(file)? {
-            return Err(CliError::usage("an archive is read twice: give a file"));
+            return Err(CliError::usage("an archive is read more than once: give a file"));
         }
         let id = reader(file, &keys)?.head().id.clone();
         found.entry(id.session().to_owned()).or_default().insert(id.number(), file);
     }
+    verify(&found, &keys, context)?;
     let bar = Bar::new(context, "importing");
     let imported = (|| {
         let mut sessions = Vec::new();
