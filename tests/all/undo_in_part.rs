@@ -1,7 +1,8 @@
 //! An undo that left something: the rest is still there to be undone, and nothing else is touched.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
@@ -241,4 +242,42 @@ fn what_a_restore_brought_again_after_an_undo_in_part_is_undone_with_the_rest() 
             "{again:?}"
         );
     }
+}
+
+#[test]
+fn the_mode_of_one_name_comes_back_and_the_other_name_of_the_file_keeps_its_own() {
+    let fixture = Fixture::new();
+    let (one, two) = (fixture.write("a/one", "1"), fixture.project().join("two"));
+    fs::hard_link(&one, &two).unwrap();
+    fixture.record("chmod 600 two").success();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let undone = fixture.nono(&["undo", "--yes", "a/one"]);
+    assert_eq!(undone.code, 1, "{}", undone.stderr);
+    assert!(undone.says("a file of its own now"), "{}{}", undone.stdout, undone.stderr);
+    assert_eq!((mode(&one), mode(&two)), (0o644, 0o600));
+    // With both names, they are one file again.
+    fixture.nono(&["undo", "--yes", "--force"]).success();
+    assert_eq!((mode(&one), mode(&two)), (0o644, 0o644));
+    assert_eq!(fs::metadata(&one).unwrap().ino(), fs::metadata(&two).unwrap().ino());
+}
+
+#[test]
+fn the_times_of_directories_come_back_with_the_redo_of_a_part() {
+    let fixture = Fixture::new();
+    fixture.write("d/old", "1");
+    let times = || {
+        let time = |name: &str| {
+            let metadata = fs::metadata(fixture.project().join(name)).unwrap();
+            (metadata.mtime(), metadata.mtime_nsec())
+        };
+        ["d", "made"].map(time)
+    };
+    fixture.record("echo 2 > d/new; mkdir made; echo 2 > made/one; echo 2 > made/two").success();
+    let changed = times();
+    // A directory that is not selected keeps its time, also one that was not there before.
+    fixture.nono(&["undo", "--yes", "d", "made/one"]).success();
+    assert_eq!(times()[1], changed[1]);
+    assert_ne!(times()[0], changed[0]);
+    fixture.nono(&["redo", "--yes"]).success();
+    assert_eq!(times(), changed);
 }

@@ -59,12 +59,16 @@ impl RestorePlan {
         // Deepest first, so that what stays is known before the directory it stays in.
         let mut holding: HashSet<Vec<u8>> = HashSet::new();
         let mut stays: HashSet<Vec<u8>> = HashSet::new();
+        let mut standing: Vec<(Vec<u8>, Arc<EntryState>)> = Vec::new();
         actions.removals.retain(|removal| {
             let path = &removal.path;
             let is_kept = is_wanted(path) && !holding.contains(path);
             if !is_kept {
                 holding.extend(above(path).map(<[u8]>::to_vec));
                 stays.insert(path.clone());
+                if matches!(removal.current.node, Node::Directory { .. }) {
+                    standing.push((path.clone(), Arc::clone(&removal.current)));
+                }
             }
             is_kept
         });
@@ -120,6 +124,16 @@ impl RestorePlan {
                 Some(_) => false,
             }
         });
+        // Nor does a directory that stays, although the target has none, get another time.
+        standing.retain(|(path, _)| touched.contains(path));
+        if !standing.is_empty() {
+            let attributes = &mut actions.directory_attributes;
+            attributes.extend(standing.into_iter().map(|(path, current)| {
+                let target = Arc::clone(&current);
+                Attribute { path, current: Some(current), target }
+            }));
+            attributes.sort_by_key(|it| std::cmp::Reverse(byte_path::depth(&it.path)));
+        }
         if touched.is_empty() && actions.attributes.is_empty() {
             // Nothing is done below, so a directory that is as it should be needs nothing.
             let is_other = |current: &Arc<EntryState>, target: &Arc<EntryState>| {

@@ -172,12 +172,13 @@ impl SnapshotManager {
     }
 }
 
-/// The paths of a plan, for the restore that takes it back. A repository that moves is one thing,
-/// so its git directory is among them.
+/// The paths of a plan, for the restore that takes it back, with directories that only get another
+/// time. A repository that moves is one thing, so its git directory is among them.
 fn paths_to_take_back(planned: &Planned) -> Vec<PathBuf> {
     let mut paths = planned.plan.changes.paths();
     let moved = planned.repositories.iter().filter(|repository| !repository.moves.is_empty());
     paths.extend(moved.map(|repository| repository.git_dir.clone()));
+    paths.extend(planned.plan.set_directories().map(|path| to_path(path).to_owned()));
     paths.sort();
     paths.dedup();
     paths

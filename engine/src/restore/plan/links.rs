@@ -80,20 +80,26 @@ impl Planner<'_> {
 }
 
 impl RestorePlan {
-    /// Gives a new inode to each path whose attributes change and whose inode has names outside of
-    /// what was captured: those must not change along.
+    /// Gives a new inode to each path whose attributes change and whose inode has names that do not
+    /// change: outside of what was captured, or outside of the selection.
     pub(in crate::restore) fn detach_foreign_links(
         &mut self,
         groups: &LinkGroups,
         places: &mut Places<'_>,
     ) -> Result<(), RestoreError> {
+        let attributes = std::mem::take(&mut self.actions.attributes);
+        let changing: HashSet<&[u8]> = attributes.iter().map(|it| it.path.as_slice()).collect();
+        let changing_names = |group: &Vec<Box<[u8]>>| {
+            group.iter().filter(|path| changing.contains(&***path)).count()
+        };
         let sizes: HashMap<&[u8], usize> = groups
             .groups()
             .iter()
-            .flat_map(|group| group.iter().map(|path| (&**path, group.len())))
+            .map(|group| (group, changing_names(group)))
+            .flat_map(|(group, count)| group.iter().map(move |path| (&**path, count)))
             .collect();
         let mut kept = Vec::new();
-        for attribute in std::mem::take(&mut self.actions.attributes) {
+        for attribute in attributes {
             let place = places.find(&attribute.path)?;
             let known = sizes.get(attribute.path.as_slice()).copied().unwrap_or(1);
             if place.dir.stat(&place.name)?.nlink <= known as u64 {

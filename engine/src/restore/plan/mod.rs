@@ -94,6 +94,15 @@ impl RestorePlan {
         self.actions.directory_attributes.iter().filter(is_time_alone).count() as u64
     }
 
+    /// Directories that are there and get other attributes, be it only a time.
+    pub(super) fn set_directories(&self) -> impl Iterator<Item = &[u8]> {
+        let attributes = self.actions.directory_attributes.iter();
+        let is_set = |it: &&Attribute| {
+            it.current.as_ref().is_some_and(|now| now.attributes != it.target.attributes)
+        };
+        attributes.filter(is_set).map(|attribute| attribute.path.as_slice())
+    }
+
     /// The directories that it changes, and those in which it changes something. Some come again.
     pub(super) fn directories(&self) -> impl Iterator<Item = &[u8]> {
         fn above(path: &[u8]) -> &[u8] {
