@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use super::args::surroundings;
 use super::context::Context;
 use super::sealing::Target;
+use crate::cli::offer::NONO;
 use crate::config::{FlagSettings, Settings};
 use nono_archive::remote::{PushFailure, forget_failure, push_failures};
 use nono_engine::path_text::Shown;
@@ -75,8 +76,8 @@ pub(super) fn told(failures: &[PushFailure]) -> Vec<(String, String)> {
             _ if !Target::is_meant_by(&last.remote).unwrap_or(true) => {
                 format!("nono remote add {remote} URL; or nono config set push_after_run \"\"")
             }
-            1..=MOST_NAMED => format!("nono push {remote} {}", ids.join(" ")),
-            _ => format!("nono push {remote} --all"),
+            1..=MOST_NAMED => format!("{NONO} push {remote} {}", ids.join(" ")),
+            _ => format!("{NONO} push {remote} --all"),
         };
         (format!("{whose} not pushed to {remote}: {reason}"), command)
     });

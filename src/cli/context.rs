@@ -1,7 +1,6 @@
 //! The terminal: the reader of the output, and the text that may be shown there.
 
 use std::io::{self, BufRead, IsTerminal, Write};
-use std::path::Path;
 use std::sync::OnceLock;
 
 use anstream::{AutoStream, ColorChoice, StripStream};
@@ -11,7 +10,6 @@ use serde::Serialize;
 use super::error::CliError;
 use super::output::OutputArgs;
 use super::pager::Pager;
-use super::shell_word::shell_word;
 use nono_engine::path_text::moves_text;
 
 /// Owns stdout and stderr.
@@ -33,14 +31,9 @@ pub(super) struct Context {
     width: Option<u16>,
     /// The colours of stdout, also when a pager shows it.
     stdout_choice: ColorChoice,
-    /// The flag for the store in offered commands, if this command names it by one.
-    store_flag: Option<String>,
     /// The pager, from the moment at which the output is long.
     pager: OnceLock<Pager>,
 }
-
-/// How commands that need a store begin where they are offered.
-const OFFERED: [&str; 4] = ["nono rollback ", "nono undo", "nono redo", "nono status"];
 
 pub(super) const BOLD: Style = Style::new().bold();
 pub(super) const DIM: Style = Style::new().dimmed();
@@ -62,7 +55,6 @@ impl Context {
             may_page: stdout_is_terminal && !wanted.no_pager,
             width: width.filter(|width| *width > 0),
             stdout_choice: AutoStream::choice(&io::stdout()),
-            store_flag: None,
             pager: OnceLock::new(),
         }
     }
@@ -113,23 +105,6 @@ impl Context {
         let choice = AutoStream::choice(&io::stderr());
         let raw = paged.unwrap_or_else(|| Box::new(io::stderr().lock()));
         Box::new(AutoStream::new(raw, choice))
-    }
-
-    /// Names a store in all commands that are offered: without its flag they would mean another
-    /// one.
-    pub(super) fn name_store(&mut self, root: &Path) {
-        self.store_flag = shell_word(root).map(|root| format!("nono --root {root} "));
-    }
-
-    /// The message, with commands as they have to be typed.
-    fn offered(&self, text: impl std::fmt::Display) -> String {
-        let text = text.to_string();
-        match &self.store_flag {
-            Some(flag) => OFFERED.iter().fold(text, |text, offered| {
-                text.replace(offered, &offered.replacen("nono ", flag, 1))
-            }),
-            None => text,
-        }
     }
 
     /// Data for the caller. Colours are removed unless a terminal shows them and NO_COLOR is unset.
@@ -184,7 +159,7 @@ impl Context {
             return;
         }
         // Nobody is left to be told when stderr is closed.
-        let _ = writeln!(self.stderr(), "nono: {}", self.offered(text));
+        let _ = writeln!(self.stderr(), "nono: {}", text);
     }
 
     /// Says what may surprise.
@@ -192,7 +167,6 @@ impl Context {
         if self.is_quiet {
             return;
         }
-        let text = self.offered(text);
         let _ = writeln!(self.stderr(), "nono: {YELLOW}warning:{YELLOW:#} {text}");
     }
 
@@ -202,7 +176,6 @@ impl Context {
         if !self.is_quiet {
             return self.warn(text);
         }
-        let text = self.offered(text);
         let _ = writeln!(self.stderr(), "nono: {RED}error:{RED:#} {text}");
     }
 
@@ -219,7 +192,7 @@ impl Context {
         let mut err = self.stderr();
         let _ = writeln!(err, "nono: {RED}error:{RED:#} {error}");
         if let Some(hint) = error.hint() {
-            let _ = writeln!(err, "nono: {GREEN}hint:{GREEN:#} {}", self.offered(hint));
+            let _ = writeln!(err, "nono: {GREEN}hint:{GREEN:#} {}", hint);
         }
     }
 

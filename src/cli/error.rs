@@ -11,6 +11,7 @@ use super::args::named_project;
 use super::render::{RenderError, absolute_time, relative_time};
 use super::shell_word::shell_word;
 use crate::agent::SpoolError;
+use crate::cli::offer::NONO;
 use crate::config::ConfigError;
 #[cfg(feature = "archive")]
 use nono_archive::remote::{AddressError, RemoteError};
@@ -114,13 +115,14 @@ impl From<CatalogError> for CliError {
         let failed = Self::failed(error.to_string());
         match &error {
             CatalogError::NotFound { .. } => {
-                failed.with_hint("`nono rollback list --all` shows all sessions")
+                failed.with_hint(format!("`{NONO} rollback list --all` shows all sessions"))
             }
             CatalogError::Empty { .. } => {
-                failed.with_hint("record one: nono run --rollback -- COMMAND")
+                failed.with_hint(format!("record one: {NONO} run --rollback -- COMMAND"))
             }
-            CatalogError::OnlyReceived { .. } => failed
-                .with_hint("only its id means a session of an archive: nono rollback list --all"),
+            CatalogError::OnlyReceived { .. } => failed.with_hint(format!(
+                "only its id means a session of an archive: {NONO} rollback list --all"
+            )),
             CatalogError::NoneHere { elsewhere, moved: Some(moved), .. } => {
                 let hint = moved_hint(moved, &elsewhere.session_id);
                 failed.with_hint(hint)
@@ -130,7 +132,7 @@ impl From<CatalogError> for CliError {
                 let project = named_project(tracked_paths);
                 Self::failed(format!("{error} or a directory above it")).with_hint(format!(
                     "session {session_id} ({project}) came in an archive, so only its id means \
-                     it: nono rollback show {session_id}"
+                     it: {NONO} rollback show {session_id}"
                 ))
             }
             CatalogError::NoneHere { elsewhere, .. } => {
@@ -139,11 +141,12 @@ impl From<CatalogError> for CliError {
                 let project = named_project(tracked_paths);
                 Self::failed(format!("{error} or a directory above it")).with_hint(format!(
                     "the newest session elsewhere is {session_id} ({project}, {when}); its id \
-                     works from anywhere: nono rollback show {session_id}"
+                     works from anywhere: {NONO} rollback show {session_id}"
                 ))
             }
-            CatalogError::SeveralBelow { .. } => failed
-                .with_hint("go to one of them, or name a session by its id (nono rollback list)"),
+            CatalogError::SeveralBelow { .. } => failed.with_hint(format!(
+                "go to one of them, or name a session by its id ({NONO} rollback list)"
+            )),
             CatalogError::Ambiguous { .. } => failed.with_hint("give more of the id"),
             CatalogError::AmbiguousLabel { label, candidates } => {
                 let now = Zoned::now();
@@ -161,13 +164,17 @@ impl From<CatalogError> for CliError {
             }
             CatalogError::LatestUnknown { session, source } => {
                 let mend = opening_command(source).map_or_else(
-                    || format!("`nono rollback verify {session} --repair` says what can be mended"),
+                    || {
+                        format!(
+                            "`{NONO} rollback verify {session} --repair` says what can be mended"
+                        )
+                    },
                     |opening| format!("{opening} gives this one back"),
                 );
-                failed.with_hint(format!("name a session by its id (nono rollback list); {mend}"))
+                failed.with_hint(format!("name a session by its id ({NONO} rollback list); {mend}"))
             }
             CatalogError::NoSnapshot { session, .. } => {
-                failed.with_hint(format!("`nono rollback show {session}` lists its snapshots"))
+                failed.with_hint(format!("`{NONO} rollback show {session}` lists its snapshots"))
             }
             _ => failed,
         }
@@ -200,8 +207,8 @@ pub(super) fn moved_hint(moved: &Moved, session: &str) -> String {
         _ => "to undo it, move it back, or copy".to_owned(),
     };
     format!(
-        "{to} was {from} when session {session} recorded it: nono rollback show {session}; {back} \
-         its old state: nono rollback restore {session} --to DIR"
+        "{to} was {from} when session {session} recorded it: {NONO} rollback show {session}; \
+         {back} its old state: {NONO} rollback restore {session} --to DIR"
     )
 }
 
@@ -230,15 +237,15 @@ impl From<SnapshotError> for CliError {
             SnapshotError::RestoreInterrupted { session } => {
                 let name = session.file_name().unwrap_or_default().to_string_lossy();
                 failed.with_hint(format!(
-                    "to finish it: nono rollback resume {name}; to take it back: nono rollback \
+                    "to finish it: {NONO} rollback resume {name}; to take it back: {NONO} rollback \
                      resume {name} --abort"
                 ))
             }
             SnapshotError::Store(error) if error.is_damage() => {
-                failed.with_hint("`nono rollback verify --all` says what is damaged")
+                failed.with_hint(format!("`{NONO} rollback verify --all` says what is damaged"))
             }
             SnapshotError::Manifest(ManifestError::Corrupt { .. }) => {
-                failed.with_hint("`nono rollback verify` says what is damaged")
+                failed.with_hint(format!("`{NONO} rollback verify` says what is damaged"))
             }
             SnapshotError::Manifest(error) => match opening_command(error) {
                 Some(opening) => failed.with_hint(format!("{opening} gives it back")),
@@ -278,15 +285,15 @@ impl From<RestoreError> for CliError {
                 Self::failed(message).with_hint("--skip-blocked leaves them and restores the rest")
             }
             RestoreError::HalfDone { .. } | RestoreError::NotTakenBack { .. } => {
-                Self::failed(error.to_string()).with_hint(
-                    "`nono rollback resume` tries to finish it, `nono rollback resume --abort` to \
-                     take it back",
-                )
+                Self::failed(error.to_string()).with_hint(format!(
+                    "`{NONO} rollback resume` tries to finish it, `{NONO} rollback resume \
+                         --abort` to take it back"
+                ))
             }
             RestoreError::StagingLeft { cause, .. } => {
-                Self::from(*cause).saying(message).with_hint(
-                    "`nono rollback resume --abort` clears it away, when that is possible again",
-                )
+                Self::from(*cause).saying(message).with_hint(format!(
+                    "`{NONO} rollback resume --abort` clears it away, when that is possible again"
+                ))
             }
             RestoreError::Cancelled | RestoreError::CopyCancelled { .. } => {
                 Self::stopped(error.to_string())
@@ -297,23 +304,23 @@ impl From<RestoreError> for CliError {
                  --force a copy overwrites nothing",
             ),
             RestoreError::DamagedJournal { .. } | RestoreError::ForeignJournal { .. } => {
-                Self::failed(error.to_string()).with_hint(
-                    "`nono rollback resume ID --discard` gives the journal up; `nono rollback show ID` \
-                     lists the snapshots that a restore can bring back then",
-                )
+                Self::failed(error.to_string()).with_hint(format!(
+                    "`{NONO} rollback resume ID --discard` gives the journal up; `{NONO} \
+                         rollback show ID` lists the snapshots that a restore can bring back then"
+                ))
             }
             RestoreError::ProjectFull { .. } => {
                 Self::failed(message).with_hint("make space on that disk, and repeat this")
             }
             RestoreError::Content { ref source, .. } if source.is_damage() => {
                 Self::failed(error.to_string())
-                    .with_hint("`nono rollback verify` says what else is damaged")
+                    .with_hint(format!("`{NONO} rollback verify` says what else is damaged"))
             }
             RestoreError::StepNotApart { ref session, .. } => {
                 let id = session.file_name().unwrap_or_default().to_string_lossy().into_owned();
                 Self::failed(error.to_string()).with_hint(format!(
-                    "nono undo --prompt takes back all steps of a prompt, --to-step goes back to a \
-                     state; nono steps {id} says which are there"
+                    "{NONO} undo --prompt takes back all steps of a prompt, --to-step goes back \
+                     to a state; {NONO} steps {id} says which are there"
                 ))
             }
             RestoreError::RunAtWork { .. } => Self::failed(message).with_hint(
@@ -322,9 +329,9 @@ impl From<RestoreError> for CliError {
             RestoreError::RestoredMeanwhile { .. } => Self::failed(message)
                 .leaving("nothing was changed")
                 .with_hint("the same command again begins with what is there now"),
-            RestoreError::ParentMissing { .. } => Self::failed(message).with_hint(
-                "put a copy of the state elsewhere: nono rollback restore ID --to DIR",
-            ),
+            RestoreError::ParentMissing { .. } => Self::failed(message).with_hint(format!(
+                "put a copy of the state elsewhere: {NONO} rollback restore ID --to DIR"
+            )),
             RestoreError::NoSuchPath { .. }
             | RestoreError::NotInSnapshot { .. }
             | RestoreError::NotTracked { .. }
@@ -377,7 +384,11 @@ impl From<ImportSessionError> for CliError {
     fn from(error: ImportSessionError) -> Self {
         let is_nothing = matches!(error, ImportSessionError::NothingThere { .. });
         let failed = Self::failed(error.to_string());
-        if is_nothing { failed.with_hint("name its directory: nono import DIR") } else { failed }
+        if is_nothing {
+            failed.with_hint(format!("name its directory: {NONO} import DIR"))
+        } else {
+            failed
+        }
     }
 }
 

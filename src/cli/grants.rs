@@ -20,6 +20,7 @@ use super::error::CliError;
 use super::git_settings::{self, GitSettings};
 use super::shell_word::shell_word;
 use super::worktrees::Elsewhere;
+use crate::cli::offer::NONO;
 use crate::config::{
     ConfigError, FoundProfile, NetworkGrant, Profile, ProfileSource, Surroundings, config_dir,
     expand,
@@ -264,9 +265,9 @@ fn working_dir(is_named: bool, is_needed: bool) -> Result<Option<PathBuf>, CliEr
             return Ok(None);
         }
         let message = "no work is named: the current directory is the home directory";
-        return Err(CliError::usage(message).with_hint(
-            "go to the project, or name what the command works on: nono run --allow DIR -- CMD",
-        ));
+        return Err(CliError::usage(message).with_hint(format!(
+            "go to the project, or name what the command works on: {NONO} run --allow DIR -- CMD"
+        )));
     }
     Ok(Some(current))
 }

@@ -22,6 +22,7 @@ mod grants;
 mod inside;
 mod keeper;
 mod launch;
+mod offer;
 mod output;
 mod pager;
 mod past;
@@ -106,7 +107,7 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     if arguments.store.origin() == Origin::Flag
         && let Some(root) = &arguments.store.root
     {
-        context.name_store(root);
+        offer::name_store(root);
     }
     let outcome = dispatch(arguments, &context);
     // The rest of the output is for a reader that has closed it.

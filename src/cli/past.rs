@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::context::Context;
 use super::error::CliError;
+use crate::cli::offer::NONO;
 use nono_engine::history::{Damaged, Objects, Origin, Version};
 use nono_engine::session::{Catalog, SessionSummary};
 use nono_engine::snapshot::{SessionDir, StepEntry};
@@ -75,7 +76,7 @@ impl Past {
 /// Names what could not be asked. Whether there was nothing to name.
 pub(super) fn name_damaged(damaged: &[Damaged], context: &Context) -> bool {
     for Damaged { session_id, error } in damaged {
-        context.warn(format_args!("{error} (nono rollback verify {session_id})"));
+        context.warn(format_args!("{error} ({NONO} rollback verify {session_id})"));
     }
     damaged.is_empty()
 }

@@ -6,6 +6,7 @@
 //! them. Contents are not read: that is what `nono rollback verify` is for.
 
 use super::error::CliError;
+use crate::cli::offer::NONO;
 use nono_engine::restore::RestoreError;
 use nono_engine::snapshot::{SessionDir, SnapshotManager};
 
@@ -19,7 +20,8 @@ pub(super) fn hint(session: &SessionDir) -> String {
     let id = session.id();
     match is_there(session, 0) {
         Ok(()) => format!(
-            "the state before is recorded (its contents were not read again): nono rollback restore {id}"
+            "the state before is recorded (its contents were not read again): {NONO} rollback \
+             restore {id}"
         ),
         Err(error) => {
             format!("the state before cannot be restored now: {}", CliError::from(error))
@@ -31,7 +33,7 @@ pub(super) fn hint(session: &SessionDir) -> String {
 pub(super) fn hint_when_not_durable(session: &SessionDir) -> String {
     let id = session.id();
     match session.metadata() {
-        Ok(_) => format!("`nono rollback verify {id}` looks for all of it again"),
+        Ok(_) => format!("`{NONO} rollback verify {id}` looks for all of it again"),
         Err(error) => {
             format!("the state before cannot be restored now: {}", CliError::from(error))
         }

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::context::Context;
+use crate::cli::offer::NONO;
 use nono_engine::diff::{self, Lookup, Lost};
 use nono_engine::path_text::Shown;
 use nono_engine::snapshot::{NotCaptured, NotCapturedReason, SnapshotManifest};
@@ -78,7 +79,8 @@ impl Unrecorded {
         if self.left.len() > named {
             let more = self.left.len() - named;
             context.warn(format_args!(
-                "new and not captured: {more} more (nono rollback restore {id} --dry-run names all)"
+                "new and not captured: {more} more ({NONO} rollback restore {id} --dry-run names \
+                 all)"
             ));
         }
         say_rebuildable(&self.rebuildable, context);

@@ -64,7 +64,7 @@ fn a_file_that_either_of_two_runs_may_have_made_is_a_conflict_that_names_the_oth
     assert_eq!(projects.read("q1/inner"), "i\n");
     projects.nono("q1", &["redo"]).success();
     assert_eq!(projects.read("q1/early"), "o\n");
-    // To force it is an answer, and the undone session is in nobody's way.
+    // The flag is an answer, and the undone session is no obstacle.
     projects.nono("q1", &["undo", &second, "--yes", "--force"]).success();
     assert!(!projects.dir("q1/inner").exists());
     projects.nono("q1", &["undo", &first, "--yes"]).success();

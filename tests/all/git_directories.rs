@@ -211,7 +211,7 @@ fn a_later_symbolic_ref_is_later_work() {
         repository.git(&["symbolic-ref", "refs/heads/known", "refs/heads/main"]);
         let _ = git(fixture, &fixture.project(), &[&alias[..1], &["-d"], &alias[1..]].concat());
     }
-    // Of a remote it says what that has.
+    // A ref of a remote tells of the remote, and is no work.
     repository.git(&["symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/main"]);
     fixture.nono(&["undo", "--yes"]).success();
     assert!(fixture.project().join(".git/refs/remotes/origin/HEAD").exists());

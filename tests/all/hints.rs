@@ -168,3 +168,55 @@ fn a_command_that_names_what_it_may_not_read_is_told_how_it_may() {
     let granted = run(&["--read", script]).fails(3, "session");
     assert!(!granted.says("outside of what"), "{}", granted.stderr);
 }
+
+/// Words with which a command begins that needs a store.
+const NEED_A_STORE: [&str; 17] = [
+    "rollback", "undo", "redo", "status", "diff", "log", "show", "list", "cat", "restore", "steps",
+    "review", "snapshot", "mount", "verify", "cleanup", "run",
+];
+
+#[test]
+fn every_offered_command_names_the_store_that_a_flag_named() {
+    let fixture = Fixture::new();
+    fixture.write("a", "0");
+    let store = fixture.path("a store").display().to_string();
+    let nono = |words: &[&str]| fixture.nono(&[&["--root", &store], words].concat());
+    let mut offered = 0;
+    for words in [
+        &["list"][..],
+        &["status"],
+        &["run", "--rollback", "--", "sh", "-c", "echo 1 > a; echo b > b"],
+        &["list"],
+        &["show"],
+        &["undo"],
+        &["undo", "--yes", "a"],
+        &["redo"],
+        &["log", "a"],
+        &["restore", "latest/7"],
+        &["restore", "nosuch"],
+        &["cat", "latest", "nosuch"],
+        &["undo", "--step", "1", "--yes"],
+        &["steps"],
+        &["undo", "--yes"],
+        &["undo", "--yes"],
+        &["redo"],
+        &["diff", "latest", "nosuch"],
+        &["verify"],
+        &["cleanup", "--dry-run"],
+    ] {
+        let done = nono(words);
+        for line in done.stdout.lines().chain(done.stderr.lines()) {
+            for (at, _) in line.match_indices("nono ") {
+                let is_word = at == 0 || !line.as_bytes()[at - 1].is_ascii_alphanumeric();
+                let rest = &line[at + "nono ".len()..];
+                let next = rest.split([' ', '`', ')', ',', ';']).next().unwrap();
+                // A column of `log` names what made a version, and offers nothing.
+                let is_column = words[0] == "log" && line[..at].ends_with("  ");
+                let needs_store = is_word && !is_column && NEED_A_STORE.contains(&next);
+                assert!(!needs_store, "{words:?}: {line}");
+                offered += usize::from(rest.starts_with(&format!("--root '{store}'")));
+            }
+        }
+    }
+    assert!(offered >= 10, "{offered} commands were offered");
+}

@@ -151,11 +151,11 @@ struct Model {
     random: Random,
     /// The states before and after each run, by id.
     runs: BTreeMap<String, Replaced>,
-    /// What each undo and redo replaced, by session and safety snapshot.
+    /// The states that each undo and redo replaced, by session and safety snapshot.
     restores: BTreeMap<(String, u64), Replaced>,
     /// Paths that an undo in part took back, by session: what is there now is not of the session.
     taken_back: BTreeSet<(String, PathBuf)>,
-    /// What was done, for a failure to be told.
+    /// The steps so far, for the message of a failure.
     story: Vec<String>,
 }
 
@@ -293,8 +293,8 @@ impl Model {
         }
     }
 
-    /// What went from one state to another is taken back where nothing came later. The rest stays,
-    /// and what came later in the same place is named.
+    /// Asserts that the changes from one state to another are taken back where nothing came later.
+    /// The rest stays, and later changes in the same place are named.
     fn check(
         &self,
         from: &State,

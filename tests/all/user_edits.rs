@@ -183,7 +183,7 @@ fn a_deletion_by_hand_is_not_the_work_of_an_older_session_that_is_open() {
     let refused =
         undo(&fixture, &["both"]).fails(1, "both was changed after the session (deleted)");
     assert!(!refused.says("by session"), "{}", refused.stderr);
-    // What an agent did later is.
+    // Later work of an agent is named as the agent's.
     agent.prompt("two");
     agent.shell("echo 3 > other");
     let agents = fixture.nono(&["list", "--json"]).success().json();

@@ -1,8 +1,8 @@
 //! Whose change is this: the one answer, for every command that asks.
 //!
 //! The states of a session form links, each from one state to the next. Its makers are the session
-//! (its command, or the calls of its agent), the user, or both where nobody can tell. A change of
-//! which the maker is in doubt counts as both's. So it is never taken back unasked, and never
+//! (its command, or the calls of its agent), the user, or both where that cannot be told. A change
+//! of which the maker is in doubt counts as both's. So it is never taken back unasked, and never
 //! passed over in silence. Doubt falls on: a thinned step that goes with the next one of another
 //! maker, late changes, snapshots that a person took, and a state that cannot be read.
 //!
@@ -78,7 +78,7 @@ impl Window {
 pub(super) struct Link<'a> {
     pub(super) before: &'a ContentHash,
     pub(super) after: &'a ContentHash,
-    /// What a restore brought back between the two.
+    /// The state that a restore brought back between the two.
     pub(super) restored: Option<&'a ContentHash>,
     pub(super) makers: Makers,
     /// Number of the second.

@@ -4,7 +4,7 @@
 //! beside a restore, and no restore beside a run, whatever program asks for it. A restore marks its
 //! paths first and looks for runs then. A run has its session first, and waits then until no mark
 //! concerns it. Whoever comes second sees the other, in whatever order the two go on. Files that are
-//! not recorded are in nobody's way.
+//! not recorded are no obstacle.
 
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -118,7 +118,7 @@ impl SnapshotManager {
 }
 
 /// Whether the command of a session is running now, and may write to one of these paths. One that
-/// cannot be looked at is in nobody's way.
+/// cannot be looked at is no obstacle.
 fn works_on(session: &SessionDir, paths: &[PathBuf]) -> bool {
     if !session.is_running().unwrap_or(false) {
         return false;

@@ -171,7 +171,7 @@ impl SessionSummary {
     }
 
     /// Tells the user's own edits in the session of an agent apart from the changes of the agent.
-    /// That reads the manifests of all its steps, so only those ask for it who show the numbers.
+    /// It reads the manifests of all its steps, so only a list that shows the numbers asks for it.
     pub fn count_own_changes(&mut self, session: &SessionDir) {
         if !self.has_user_edits || self.changes.is_none() {
             return;

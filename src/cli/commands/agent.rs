@@ -19,6 +19,7 @@ use crate::cli::Outcome;
 use crate::cli::args::{StoreArgs, home_dir};
 use crate::cli::context::{BOLD, Context, DIM, YELLOW};
 use crate::cli::error::CliError;
+use crate::cli::offer::NONO;
 use nono_engine::path_text::Shown;
 use nono_engine::sys;
 
@@ -179,7 +180,7 @@ fn change(args: &MeantArgs, install: Option<bool>, is_json: bool, context: &Cont
         (0, true) => context.say("nothing to change: the hooks are there"),
         (0, false) => context.say("nothing to change: there is nothing of nono"),
         (_, true) if !args.dry_run => {
-            context.say("sessions that begin from now on are recorded: nono steps");
+            context.say(format_args!("sessions that begin from now on are recorded: {NONO} steps"));
         }
         _ => {}
     }

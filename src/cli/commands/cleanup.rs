@@ -14,6 +14,7 @@ use crate::cli::Outcome;
 use crate::cli::args::{LimitArgs, StoreArgs, ThreadArgs, named_project, surroundings};
 use crate::cli::context::{Context, DIM, YELLOW};
 use crate::cli::error::{CliError, opening_command};
+use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::cli::render::columns::{MOST_COMMAND_CELLS, cut};
@@ -129,10 +130,10 @@ pub(in crate::cli) fn run(args: &CleanupArgs, store: &StoreArgs, context: &Conte
         print(&report, &described, args.all, context)?;
     }
     if report.sessions_removed.iter().any(|id| of_containers.contains(id)) && !args.dry_run {
-        context.say(
+        context.say(format_args!(
             "images of their snapshots, and containers that a restore put aside, stay with the \
-             engine of containers: nono container cleanup removes the images",
-        );
+             engine of containers: {NONO} container cleanup removes the images"
+        ));
     }
     if let Some(error) = failure {
         return Err(error);
@@ -220,7 +221,7 @@ fn choose(
             Err(error) => {
                 has_unknown = true;
                 context.warn(format_args!(
-                    "{error}; it is kept (nono rollback cleanup {} removes it)",
+                    "{error}; it is kept ({NONO} rollback cleanup {} removes it)",
                     session.id()
                 ));
             }
@@ -229,7 +230,7 @@ fn choose(
     say_pinned(pinned, context);
     if containers > 0 {
         context.say(format_args!(
-            "{containers} histories of containers stay (nono container cleanup has their limits)"
+            "{containers} histories of containers stay ({NONO} container cleanup has their limits)"
         ));
     }
     let now = Timestamp::now();
@@ -255,9 +256,11 @@ fn choose(
     let chosen = chosen.map(|(_, _, session)| session).collect();
     match named {
         0 => {}
-        1 => context.say("1 session with a name stays (nono rollback cleanup ID removes it)"),
+        1 => context.say(format_args!(
+            "1 session with a name stays ({NONO} rollback cleanup ID removes it)"
+        )),
         _ => context.say(format_args!(
-            "{named} sessions with a name stay (nono rollback cleanup ID removes one)"
+            "{named} sessions with a name stay ({NONO} rollback cleanup ID removes one)"
         )),
     }
     Ok((chosen, has_unknown))
@@ -288,9 +291,10 @@ impl Kept {
 fn say_pinned(count: usize, context: &Context) {
     match count {
         0 => {}
-        1 => context.say("1 pinned session stays (nono rollback cleanup ID removes it)"),
+        1 => context
+            .say(format_args!("1 pinned session stays ({NONO} rollback cleanup ID removes it)")),
         _ => context.say(format_args!(
-            "{count} pinned sessions stay (nono rollback cleanup ID removes one)"
+            "{count} pinned sessions stay ({NONO} rollback cleanup ID removes one)"
         )),
     }
 }
@@ -457,10 +461,10 @@ impl From<CleanupError> for CliError {
             | CleanupError::DamagedSession { source: Unreadable::Tree(error), .. }
                 if error.is_bad_disk() =>
             {
-                failed.with_hint(
+                failed.with_hint(format!(
                     "the disk does not give a part of the store, so nothing is removed; \
-                     `nono rollback verify --all --repair` saves what can be read",
-                )
+                     `{NONO} rollback verify --all --repair` saves what can be read"
+                ))
             }
             CleanupError::DamagedSession { source: Unreadable::Manifest(error), .. }
                 if opening_command(&error).is_some() =>
@@ -469,8 +473,8 @@ impl From<CleanupError> for CliError {
                 failed.with_hint(format!("{opening} gives the session back"))
             }
             CleanupError::DamagedSession { session_id, .. } => failed.with_hint(format!(
-                "`nono rollback verify {session_id}` says what is damaged; \
-                 `nono rollback cleanup {session_id}` removes it"
+                "`{NONO} rollback verify {session_id}` says what is damaged; \
+                 `{NONO} rollback cleanup {session_id}` removes it"
             )),
             _ => failed,
         }

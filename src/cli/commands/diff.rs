@@ -15,6 +15,7 @@ use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
+use crate::cli::offer::NONO;
 use crate::cli::past::typed_here;
 use crate::cli::render::{
     DiffOptions, Palette, quoted_name, write_full, write_patch_counting, write_side_by_side,
@@ -135,9 +136,9 @@ pub(in crate::cli) fn run(args: &DiffArgs, store: &StoreArgs, context: &Context)
         if let Some(doubt) = words.doubt
             && !is_recorded(&paths[0], &both, [old, new])?
         {
-            return Err(CliError::from(doubt).with_hint(
-                "a path that is no longer there stands behind `--`: nono rollback diff ID -- PATH",
-            ));
+            return Err(CliError::from(doubt).with_hint(format!(
+                "a path that is no longer there stands behind `--`: {NONO} rollback diff ID -- PATH"
+            )));
         }
         for forms in &paths {
             let is_above = |form: &PathBuf| roots.iter().any(|root| root.starts_with(form));
@@ -323,9 +324,10 @@ fn write(
 /// Says that a patch does not bring all files back.
 fn not_in_patch(count: usize, has_binary: bool) -> String {
     let files = if count == 1 { "1 file" } else { &*format!("{count} files") };
-    let remedy = match has_binary {
-        true => "too large; nono rollback restore brings them back",
-        false => "binary or too large; --binary puts binary files in, for `git apply`",
+    let remedy = if has_binary {
+        format!("too large; {NONO} rollback restore brings them back")
+    } else {
+        "binary or too large; --binary puts binary files in, for `git apply`".to_owned()
     };
     format!("the contents of {files} are not in this patch: {remedy}")
 }

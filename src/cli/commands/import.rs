@@ -9,6 +9,7 @@ use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
+use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use nono_engine::import::{
@@ -63,7 +64,7 @@ pub(in crate::cli) fn run(args: &ImportArgs, store: &StoreArgs, context: &Contex
                 return Err(CliError::failed(format!(
                     "there are no sessions of the other nono at {usual}"
                 ))
-                .with_hint("nono import DIR reads them elsewhere"));
+                .with_hint(format!("{NONO} import DIR reads them elsewhere")));
             }
             vec![usual]
         }
@@ -101,9 +102,10 @@ pub(in crate::cli) fn run(args: &ImportArgs, store: &StoreArgs, context: &Contex
         report.failed.is_empty() && report.sessions.iter().all(|one| one.problems.is_empty());
     let has_new = report.sessions.iter().any(|session| session.outcome == ImportOutcome::Imported);
     if has_new && !args.json {
-        context.say("see them: nono rollback list --all");
+        context.say(format_args!("see them: {NONO} rollback list --all"));
         if !args.no_pin {
-            context.say("the limits leave them alone until `nono rollback unpin ID`");
+            context
+                .say(format_args!("the limits leave them alone until `{NONO} rollback unpin ID`"));
         }
     }
     if args.json {

@@ -15,6 +15,7 @@ use crate::cli::Outcome;
 use crate::cli::args::{StoreArgs, real_home};
 use crate::cli::context::{BOLD, Context, DIM, RED, YELLOW};
 use crate::cli::error::{CliError, opening_command};
+use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
 use crate::cli::render::columns::MOST_COMMAND_CELLS;
 use crate::cli::render::{
@@ -93,8 +94,8 @@ pub(in crate::cli) fn run(args: &ListArgs, store: &StoreArgs, context: &Context)
             Err(error) => {
                 is_complete = false;
                 let id = session.id();
-                let mend =
-                    opening_command(&error).unwrap_or_else(|| format!("nono rollback verify {id}"));
+                let mend = opening_command(&error)
+                    .unwrap_or_else(|| format!("{NONO} rollback verify {id}"));
                 context.warn(format_args!("{error} ({mend})"));
             }
         }
@@ -152,7 +153,7 @@ pub(in crate::cli) fn run(args: &ListArgs, store: &StoreArgs, context: &Context)
     } else if args.json {
         context.json(&sessions)?;
     } else if is_empty && is_complete {
-        context.say("no sessions; record one: nono run --rollback -- COMMAND");
+        context.say(format_args!("no sessions; record one: {NONO} run --rollback -- COMMAND"));
     } else {
         print(&sessions, &held, &counts, context)?;
         hidden.say(context);
@@ -260,7 +261,7 @@ fn print(
             if session.step_count > 0 {
                 let (count, id) = (session.step_count, &session.session_id);
                 let plural = if count == 1 { "" } else { "s" };
-                writeln!(out, "      {DIM}{count} step{plural} (nono steps {id}){DIM:#}")?;
+                writeln!(out, "      {DIM}{count} step{plural} ({NONO} steps {id}){DIM:#}")?;
             }
             if !session.labels.is_empty() {
                 writeln!(out, "      {DIM}{}{DIM:#}", labels(session))?;

@@ -14,6 +14,7 @@ use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::{BOLD, Context, DIM, GREEN, RED, YELLOW};
 use crate::cli::error::CliError;
+use crate::cli::offer::NONO;
 use crate::cli::past::{Past, name_damaged};
 use crate::cli::render::{
     DiffOptions, Palette, byte_size, change_line, relative_time, size_delta, summary_line,
@@ -72,7 +73,7 @@ pub(in crate::cli) fn run(args: &LogArgs, store: &StoreArgs, context: &Context) 
         name_damaged(&damaged, context);
         let path = Shown::path(&history.path);
         return Err(CliError::failed(format!("no session holds {path}"))
-            .with_hint("`nono rollback show ID` says what a session left out"));
+            .with_hint(format!("`{NONO} rollback show ID` says what a session left out")));
     }
     let now = past.newest().map(|newest| now_of(&history, newest)).transpose();
     let now = now.unwrap_or_else(|error| {
@@ -226,7 +227,8 @@ fn print(
     if let Some(path) = shell_word(&history.path) {
         // A newer version is a later change, which is the reason to ask for an older one.
         context.say(format_args!(
-            "bring one back: nono rollback restore ID/N --force {path} (nono redo takes it back)"
+            "bring one back: {NONO} rollback restore ID/N --force {path} ({NONO} redo takes it \
+             back)"
         ));
     }
     Ok(())
@@ -374,7 +376,7 @@ fn log_sessions(directory: &Path, args: &LogArgs, catalog: &Catalog, context: &C
             Err(_) if session.is_gone() => continue,
             Err(error) => {
                 is_complete = false;
-                context.warn(format_args!("{error} (nono rollback verify {})", session.id()));
+                context.warn(format_args!("{error} ({NONO} rollback verify {})", session.id()));
                 continue;
             }
         };
@@ -438,7 +440,7 @@ fn print_session(
     writeln!(out, "{BOLD}{session_id}{BOLD:#}  {time}{failed}{unfinished}{undone}  {command}")?;
     let palette = Palette::coloured();
     if summary.lacks_end() && changed.is_empty() {
-        writeln!(out, "  its last state is not recorded (nono diff {session_id})")?;
+        writeln!(out, "  its last state is not recorded ({NONO} diff {session_id})")?;
         return Ok(());
     }
     writeln!(out, "  {}", summary_line(&ChangeSummary::of(changed), &palette))?;
@@ -450,7 +452,7 @@ fn print_session(
     }
     if changed.len() > named {
         let more = changed.len() - named;
-        writeln!(out, "  {DIM}and {more} more (nono rollback show {session_id}){DIM:#}")?;
+        writeln!(out, "  {DIM}and {more} more ({NONO} rollback show {session_id}){DIM:#}")?;
     }
     Ok(())
 }

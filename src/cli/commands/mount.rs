@@ -19,6 +19,7 @@ use crate::cli::args::{StoreArgs, home_dir};
 use crate::cli::background;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
+use crate::cli::offer::NONO;
 use crate::cli::signals::{self, Taken};
 use nono_engine::browse::{self, BrowseError, Scope, StoreTree};
 use nono_engine::path_text::{Shown, serde_path};
@@ -282,8 +283,9 @@ fn make_directory(directory: &Path) -> Result<Option<(Dir, Vec<u8>)>, CliError> 
 
 fn refuse_store(directory: &Path, roots: &[PathBuf]) -> Result<(), CliError> {
     browse::check_place(directory, roots).map_err(|error| {
-        CliError::failed(error.to_string())
-            .with_hint("choose an empty directory elsewhere, as in `nono mount ~/snapshots`")
+        CliError::failed(error.to_string()).with_hint(format!(
+            "choose an empty directory elsewhere, as in `{NONO} mount ~/snapshots`"
+        ))
     })
 }
 
@@ -405,11 +407,11 @@ pub(super) fn explain(error: MountError) -> CliError {
     let hint = match &error {
         MountError::NotFound { path } => format!("make it: mkdir -p {}", Shown::path(path)),
         MountError::NotADirectory { .. } | MountError::NotEmpty { .. } => {
-            "choose an empty directory, as in `nono mount ~/snapshots`".to_owned()
+            format!("choose an empty directory, as in `{NONO} mount ~/snapshots`")
         }
         MountError::AlreadyMounted { path, fs_type } if fs_type == FS_TYPE => {
             let path = Shown::path(path);
-            format!("`nono mount --status` says what it shows; to mount anew: nono umount {path}")
+            format!("`{NONO} mount --status` says what it shows; to mount anew: nono umount {path}")
         }
         MountError::AlreadyMounted { .. } => "choose another directory".to_owned(),
         MountError::DeadMount { path, .. } => {
@@ -436,7 +438,7 @@ pub(super) fn explain(error: MountError) -> CliError {
         MountError::Permission { .. } => {
             "the directory must be yours and writable; choose one in your home".to_owned()
         }
-        MountError::NotMounted { .. } => "`nono mount --status` lists what is mounted".to_owned(),
+        MountError::NotMounted { .. } => format!("`{NONO} mount --status` lists what is mounted"),
         _ => return CliError::failed(message),
     };
     CliError::failed(message).with_hint(hint)

@@ -6,6 +6,7 @@ use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
+use crate::cli::offer::NONO;
 use nono_engine::session::Purpose;
 
 /// Arguments of `nono rollback pin` and `unpin`.
@@ -29,7 +30,7 @@ pub(in crate::cli) fn run(
     for session in sessions {
         let id = session.id();
         let changed = session.set_pinned(pinned).map_err(|error| {
-            let hint = format!("`nono rollback verify {id} --repair` says what can be mended");
+            let hint = format!("`{NONO} rollback verify {id} --repair` says what can be mended");
             CliError::from(error).with_hint(hint)
         })?;
         context.say(match (pinned, changed) {

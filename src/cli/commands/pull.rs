@@ -9,6 +9,7 @@ use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
+use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::cli::sealing::{Target, UnsealArgs, counted, identities};
@@ -214,6 +215,6 @@ fn tell(report: &Report, is_json: bool, context: &Context) {
     }
     let has_new = report.sessions.iter().any(|session| !session.received.snapshots.is_empty());
     if has_new && !is_json {
-        context.say("see them: nono rollback list --all");
+        context.say(format_args!("see them: {NONO} rollback list --all"));
     }
 }

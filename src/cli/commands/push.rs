@@ -13,6 +13,7 @@ use crate::cli::after_run;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
+use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::cli::sealing::{SealArgs, Target, encryption_of, encryption_words};
@@ -144,8 +145,9 @@ fn push_to(
         (Some(given), Some(known)) if given != *known => {
             let words = encryption_words(known);
             let message = format!("the archives of the remote {} are {words}", target.name);
-            return Err(CliError::usage(message)
-                .with_hint("leave the flag out, or push to a place of its own: nono push URL"));
+            return Err(CliError::usage(message).with_hint(format!(
+                "leave the flag out, or push to a place of its own: {NONO} push URL"
+            )));
         }
         (_, Some(known)) => known.clone(),
         (Some(given), None) => given,

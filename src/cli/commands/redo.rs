@@ -7,6 +7,7 @@ use crate::cli::Outcome;
 use crate::cli::args::{StoreArgs, ThreadArgs};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
+use crate::cli::offer::NONO;
 use crate::cli::restoring::{AskedBy, ConflictArgs, Restoring};
 use nono_engine::restore::RecoveryReport;
 use nono_engine::session::{History, NoRedo, Place, Purpose};
@@ -72,11 +73,11 @@ fn explain(why: NoRedo) -> CliError {
         NoRedo::NothingUndone => nothing("nothing here is undone"),
         NoRedo::NothingKept { session_id } => {
             nothing("nothing was kept of the state before the last undo")
-                .with_hint(format!("its snapshots: nono rollback show {session_id}"))
+                .with_hint(format!("its snapshots: {NONO} rollback show {session_id}"))
         }
         NoRedo::Cleared { by, session_id, safety_snapshot } => {
             nothing(&format!("session {by} came after the last undo")).with_hint(format!(
-                "the state before the undo: nono rollback restore {session_id}/{safety_snapshot}"
+                "the state before the undo: {NONO} rollback restore {session_id}/{safety_snapshot}"
             ))
         }
     }

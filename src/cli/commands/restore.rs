@@ -9,6 +9,7 @@ use crate::cli::Outcome;
 use crate::cli::args::{StoreArgs, ThreadArgs};
 use crate::cli::context::{Context, YELLOW};
 use crate::cli::error::CliError;
+use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::cli::restoring::{ConflictArgs, PartArgs, Restoring, name_unstable};
@@ -86,7 +87,7 @@ pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Conte
     let found = catalog.find_snapshot_from(&args.id, Purpose::Restoring);
     let (session, named) = found.map_err(|error| match (&error, args.path_for_id()) {
         (CatalogError::NotFound { .. }, Some(path)) => CliError::from(error)
-            .with_hint(format!("a path comes second: nono rollback restore latest {path}")),
+            .with_hint(format!("a path comes second: {NONO} rollback restore latest {path}")),
         _ => CliError::from(error),
     })?;
     let number = match (args.snapshot, named) {

@@ -8,6 +8,7 @@ use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::{BOLD, Context};
 use crate::cli::error::CliError;
+use crate::cli::offer::NONO;
 use crate::cli::render::{Palette, summary_line};
 use crate::cli::repositories::Repositories;
 use crate::cli::restoring::{print_changes, warn_of_skipped};
@@ -115,7 +116,7 @@ fn discard(sessions: &[SessionDir], context: &Context) -> Outcome {
                 "{path} is left of a restore, because {reason}; look into it, then: rm -r {path}"
             ));
         }
-        context.say(format_args!("  its snapshots: nono rollback show {id}"));
+        context.say(format_args!("  its snapshots: {NONO} rollback show {id}"));
     }
     Ok(0)
 }
@@ -157,7 +158,7 @@ fn print(report: &RecoveryReport, roots: &[PathBuf], context: &Context) -> Resul
     }
     report_lost(&report.lost, context);
     if let Some(safety) = report.safety_snapshot.filter(|_| is_finished(report)) {
-        context.say(format_args!("undo this: nono rollback restore {session}/{safety}"));
+        context.say(format_args!("undo this: {NONO} rollback restore {session}/{safety}"));
     }
     Ok(())
 }
@@ -179,8 +180,8 @@ pub(in crate::cli) fn remind(store: &StoreArgs, context: &Context) -> Vec<Recove
             .and_then(|manager| manager.clear_staging().ok().flatten());
         let Some(report) = cleared else {
             context.warn(format_args!(
-                "a restore of session {id} was interrupted; to finish it: nono rollback resume {id} \
-                 (to take it back: --abort)"
+                "a restore of session {id} was interrupted; to finish it: {NONO} rollback resume \
+                 {id} (to take it back: --abort)"
             ));
             continue;
         };

@@ -7,6 +7,7 @@ use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
+use crate::cli::offer::NONO;
 use crate::cli::render::touched_part;
 use crate::cli::repositories::Repositories;
 use crate::cli::restoring::{Ways, restore_picked, ways};
@@ -38,10 +39,10 @@ pub(in crate::cli) fn run(args: &ReviewArgs, store: &StoreArgs, context: &Contex
     let catalog = store.catalog()?;
     let (session, snapshot) = catalog.find_snapshot_from(&args.id, Purpose::Restoring)?;
     if !is_possible(context) {
-        return Err(CliError::failed("a review needs a terminal").with_hint(
-            "`nono rollback show --diff` prints what changed, `nono rollback restore ID PATH` takes \
-             a part of it back",
-        ));
+        return Err(CliError::failed("a review needs a terminal").with_hint(format!(
+            "`{NONO} rollback show --diff` prints what changed, `{NONO} rollback restore \
+                 ID PATH` takes a part of it back"
+        )));
     }
     if let Some(Interrupted { manager, baseline }) = interrupted(&session, snapshot)? {
         let now = manager.live_state(&baseline)?;
@@ -93,7 +94,7 @@ impl Reviewed<'_> {
             Decision::KeepAll => {
                 context.say("everything is kept");
                 let Ways { undo, .. } = ways(self.catalog, self.session);
-                context.say(format_args!("  look again: nono rollback review {id}"));
+                context.say(format_args!("  look again: {NONO} rollback review {id}"));
                 context.say(format_args!("  undo it:    {undo}"));
                 return Ok(true);
             }

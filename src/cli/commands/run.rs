@@ -16,6 +16,7 @@ use crate::cli::error::CliError;
 use crate::cli::grants::{GrantArgs, Grants};
 use crate::cli::keeper::NotStarted;
 use crate::cli::launch::{Launch, NamespaceMode, SecondWall};
+use crate::cli::offer::NONO;
 use crate::cli::run_report::{ReportArgs, ReportFile, RunReport};
 use crate::cli::scratch::LeftBehind;
 use crate::cli::supervise::{CommandSignals, Ended, Leftover, PATIENCE, supervise, wait_for_quiet};
@@ -118,7 +119,9 @@ fn run_reported(
         return Err(CliError::usage("-m names a session, and without --rollback there is none"));
     }
     if !args.no_rollback {
-        context.say("not recorded, so it cannot be undone: --rollback records (nono run --help)");
+        context.say(format_args!(
+            "not recorded, so it cannot be undone: --rollback records ({NONO} run --help)"
+        ));
     }
     let mut signals = CommandSignals::take().map_err(signals::refused)?;
     Ok(job.start(None, &mut signals)?.code)
@@ -185,7 +188,7 @@ fn tell(wall: &SecondWall, context: &Context) {
     if let SecondWall::Refused { reason, is_news: true } = wall {
         context.say(format_args!(
             "one wall only ({reason}): the command can change modes, owners and times of files \
-             outside its grants (nono doctor)"
+             outside its grants ({NONO} doctor)"
         ));
     }
 }
@@ -216,7 +219,7 @@ fn supervise_recorded(
 ) -> Result<Ended, NotStarted> {
     let Recorder { recording, on_started } = recorder;
     let refuse = |error: &io::Error| {
-        context.warn(format_args!("`nono snapshot` will not work inside: {error}"));
+        context.warn(format_args!("`{NONO} snapshot` will not work inside: {error}"));
     };
     let server = Server::bind(launch.listening_dir()).inspect_err(refuse).ok();
     std::thread::scope(|scope| {

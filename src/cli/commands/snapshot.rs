@@ -17,6 +17,7 @@ use crate::cli::checkpoints::{self, SOCKET_VARIABLE};
 use crate::cli::context::{BOLD, Context};
 use crate::cli::error::CliError;
 use crate::cli::inside;
+use crate::cli::offer::NONO;
 use crate::cli::preflight;
 use crate::cli::progress::Bar;
 use crate::cli::render::{Palette, byte_size, summary_line};
@@ -255,8 +256,9 @@ fn print(report: &SnapshotReport, json: bool, context: &Context) -> Outcome {
     }
     if code != 0 && context.is_quiet() {
         let id = &report.session_id;
-        context
-            .fall_short(format_args!("some paths could not be recorded (nono rollback show {id})"));
+        context.fall_short(format_args!(
+            "some paths could not be recorded ({NONO} rollback show {id})"
+        ));
     }
     let mut out = context.out_done(false);
     let SnapshotReport { session_id, number, file_count, total_bytes, changes, .. } = report;
@@ -282,7 +284,8 @@ pub(in crate::cli) fn report_left_out(manifest: &SnapshotManifest, id: &str, con
     if excluded > 0 {
         let paths = if excluded == 1 { "path is" } else { "paths are" };
         context.say(format_args!(
-            "{excluded} {paths} left out by rules (nono rollback show {id}; --rollback-all keeps all)"
+            "{excluded} {paths} left out by rules ({NONO} rollback show {id}; --rollback-all \
+             keeps all)"
         ));
     }
     report_missing(manifest, None, |_| false, context);
@@ -395,6 +398,6 @@ pub(in crate::cli) fn report_unstable(
         context.say(format_args!("  {} (snapshot {number})", Shown::path(path)));
     }
     if let Some(more) = files.len().checked_sub(NAMED_UNSTABLE).filter(|more| *more > 0) {
-        context.say(format_args!("  and {more} more: nono rollback show --json {id}"));
+        context.say(format_args!("  and {more} more: {NONO} rollback show --json {id}"));
     }
 }

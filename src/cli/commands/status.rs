@@ -13,6 +13,7 @@ use crate::cli::args::StoreArgs;
 use crate::cli::args::{named_project, surroundings};
 use crate::cli::context::{BOLD, Context, YELLOW};
 use crate::cli::error::{CliError, moved_hint};
+use crate::cli::offer::NONO;
 use crate::cli::render::{Palette, relative_time, session_changes, summary_line};
 use crate::cli::restoring::{command, write_preview};
 use crate::cli::run_later::{self, RunLater};
@@ -337,22 +338,22 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
     }
     let Interrupted { restores, runs, .. } = &report.interrupted;
     for id in restores {
-        writeln!(out, "interrupted restore: {id}  (to finish it: nono rollback resume {id})")?;
+        writeln!(out, "interrupted restore: {id}  (to finish it: {NONO} rollback resume {id})")?;
     }
     #[cfg(feature = "container")]
     for waiting in &report.interrupted.container_restores {
         let (id, name) = (&waiting.session_id, Shown::bytes(waiting.name.as_bytes()));
         writeln!(
             out,
-            "interrupted restore of container {name}: {id}  (to finish it: nono container resume \
+            "interrupted restore of container {name}: {id}  (to finish it: {NONO} container resume \
              {id})"
         )?;
     }
     for id in runs {
-        writeln!(out, "interrupted run: {id}  (what it did: nono rollback show {id})")?;
+        writeln!(out, "interrupted run: {id}  (what it did: {NONO} rollback show {id})")?;
     }
     for id in &report.interrupted.unbegun {
-        writeln!(out, "killed before its first snapshot: {id}  (nono rollback cleanup {id})")?;
+        writeln!(out, "killed before its first snapshot: {id}  ({NONO} rollback cleanup {id})")?;
     }
     if let Some(Mishap { client, what, .. }) = report.mishaps.last() {
         let [client, what] = [client, what].map(|text| Shown::bytes(text.as_bytes()));
@@ -363,7 +364,7 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
         writeln!(out, "{YELLOW}{found}{YELLOW:#}  ({advice})")?;
     }
     for id in &report.unreadable {
-        writeln!(out, "cannot be read: {id}  (nono rollback verify {id})")?;
+        writeln!(out, "cannot be read: {id}  ({NONO} rollback verify {id})")?;
     }
     Ok(out.flush()?)
 }

@@ -10,6 +10,7 @@ use crate::cli::Outcome;
 use crate::cli::args::{StoreArgs, named_project};
 use crate::cli::context::{BOLD, Context, DIM, YELLOW};
 use crate::cli::error::CliError;
+use crate::cli::offer::NONO;
 use crate::cli::render::{Palette, summary_line};
 use crate::cli::restoring::is_meant_here;
 use nono_engine::path_text::Shown;
@@ -113,7 +114,7 @@ fn print(
     let number = steps().rfind(is_agents).map_or(last.number, |step| step.number);
     let session = if is_meant_here(id, catalog) { String::new() } else { format!("{id}#") };
     context.say(format_args!(
-        "see one: nono show {id}#{number}; take one back: nono undo --step {session}{number}"
+        "see one: {NONO} show {id}#{number}; take one back: {NONO} undo --step {session}{number}"
     ));
     Ok(())
 }

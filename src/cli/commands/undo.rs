@@ -18,6 +18,7 @@ use crate::cli::args::named_project;
 use crate::cli::args::{Rollback, StoreArgs, ThreadArgs};
 use crate::cli::context::{BOLD, Context};
 use crate::cli::error::CliError;
+use crate::cli::offer::NONO;
 use crate::cli::render::{Palette, relative_time};
 use crate::cli::repositories::{Repositories, Told, repository_line};
 use crate::cli::restoring::{
@@ -92,8 +93,8 @@ impl UndoArgs {
                         "{word} is a state; undo takes back what a session or a step did"
                     ))
                     .with_hint(format!(
-                        "that state: nono rollback restore {id}/{number}; what its step did: nono \
-                         undo --step {id}#{number}",
+                        "that state: {NONO} rollback restore {id}/{number}; what its step did: \
+                         {NONO} undo --step {id}#{number}",
                         id = session.id()
                     ))),
                 }
@@ -135,7 +136,7 @@ impl UndoArgs {
                 inside if inside.as_os_str().is_empty() => String::new(),
                 inside => format!(" {}", shell_word(inside)?),
             };
-            Some(format!("cd {} && nono undo{inside}", shell_word(&project)?))
+            Some(format!("cd {} && {NONO} undo{inside}", shell_word(&project)?))
         };
         match project() {
             Some(command) => error.with_hint(command),
@@ -159,7 +160,7 @@ impl UndoArgs {
             Some(word) => {
                 let word = word.display();
                 Err(CliError::usage(format!("`{word}` is a command, and comes before all else"))
-                    .with_hint(format!("the command: nono undo {word}; a file: ./{word}")))
+                    .with_hint(format!("the command: {NONO} undo {word}; a file: ./{word}")))
             }
         }
     }
@@ -289,7 +290,7 @@ fn undo_named(
     if is_nothing(&plan) && !plan.has_kept_newer() {
         let id = session.id();
         return Err(CliError::failed(format!("nothing of session {id} is left to undo"))
-            .with_hint(format!("nono rollback show {id}")));
+            .with_hint(format!("{NONO} rollback show {id}")));
     }
     let place = Place::current(Purpose::Restoring)?;
     let history = History::read(catalog, &place).ok();
@@ -328,7 +329,7 @@ fn say_last_snapshot(
         if session.manifest(number)?.manifest.kind == SnapshotKind::Ordinary {
             let id = session.id();
             context.say(format_args!(
-                "  back to the last snapshot: nono rollback restore {id}/{number}"
+                "  back to the last snapshot: {NONO} rollback restore {id}/{number}"
             ));
             break;
         }
@@ -339,7 +340,9 @@ fn say_last_snapshot(
 /// Of a session whose newer changes were kept before, the way to the session before it.
 fn say_session_before(summary: &SessionSummary, is_refused: bool, context: &Context) {
     if is_refused && summary.partly_undone {
-        context.say("  leave them, and undo the session before: nono undo --keep-newer");
+        context.say(format_args!(
+            "  leave them, and undo the session before: {NONO} undo --keep-newer"
+        ));
     }
 }
 
@@ -360,7 +363,7 @@ fn undo(
     if plan.changes.is_empty() {
         let id = &summary.session_id;
         context.warn(format_args!(
-            "nothing of session {id} can be undone now; an earlier one is undone by its id (nono \
+            "nothing of session {id} can be undone now; an earlier one is undone by its id ({NONO} \
              rollback list)"
         ));
         if plan.touched.is_empty() && plan.is_complete() && !args.dry_run {
@@ -445,7 +448,7 @@ fn introduce(summary: &SessionSummary, work: &Restoring<'_>, context: &Context) 
             1 => "its only step".to_owned(),
             count => format!("all of its {count} steps"),
         };
-        context.say(format_args!("  {steps}; the last one alone: nono undo --step {id}#last"));
+        context.say(format_args!("  {steps}; the last one alone: {NONO} undo --step {id}#last"));
     }
 }
 
@@ -457,7 +460,7 @@ fn not_of_sessions(id: &str, path: &Path) -> CliError {
     ));
     match shell_word(path) {
         Some(path) => {
-            error.with_hint(format!("as it was before that session: nono restore {id}/0 {path}"))
+            error.with_hint(format!("as it was before that session: {NONO} restore {id}/0 {path}"))
         }
         None => error,
     }
@@ -465,16 +468,16 @@ fn not_of_sessions(id: &str, path: &Path) -> CliError {
 
 fn nothing_left(history: &History, args: &UndoArgs) -> CliError {
     if let Some(path) = args.part.paths.first() {
-        let log = shell_word(path).map(|path| format!("nono log {path}"));
+        let log = shell_word(path).map(|path| format!("{NONO} log {path}"));
         let error = CliError::failed(format!(
             "nothing of {} is left to undo: no session here changed it, or what did is undone",
             Shown::path(path)
         ));
-        return error.with_hint(log.unwrap_or_else(|| "nono list".to_owned()));
+        return error.with_hint(log.unwrap_or_else(|| format!("{NONO} list")));
     }
     let error = CliError::failed("nothing is left to undo here");
     match history.redo() {
-        Ok(Ok(_)) => error.with_hint("take the last undo back: nono redo"),
-        _ => error.with_hint("`nono rollback list --path .` shows what is recorded"),
+        Ok(Ok(_)) => error.with_hint(format!("take the last undo back: {NONO} redo")),
+        _ => error.with_hint(format!("`{NONO} rollback list --path .` shows what is recorded")),
     }
 }

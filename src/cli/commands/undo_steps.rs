@@ -13,6 +13,7 @@ use crate::cli::Outcome;
 use crate::cli::args::{StoreArgs, named_project};
 use crate::cli::context::{Context, YELLOW};
 use crate::cli::error::CliError;
+use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
 use crate::cli::repositories::Repositories;
 use crate::cli::restoring::{ConflictArgs, Restoring, answers, print_changes, way_back};
@@ -56,7 +57,7 @@ fn parse(text: &str) -> Result<(&str, Option<u64>), CliError> {
     let number = number.parse().map_err(|_| {
         let shown = Shown::bytes(text.as_bytes());
         CliError::usage(format!("{shown} is no number of a step"))
-            .with_hint("nono steps lists them; `last` is the last one")
+            .with_hint(format!("{NONO} steps lists them; `last` is the last one"))
     })?;
     Ok((session, Some(number)))
 }
@@ -79,7 +80,7 @@ fn newest_first(session: &SessionDir, of_prompts: bool) -> Result<Vec<u64>, CliE
             "session {} has no {what} of an agent",
             session.id()
         ))
-        .with_hint("nono undo takes back all that the session did"));
+        .with_hint(format!("{NONO} undo takes back all that the session did")));
     }
     Ok(numbers)
 }
@@ -133,7 +134,7 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
         };
         let id = session.id();
         return Err(CliError::failed(format!("nothing of {what} of session {id} is left to undo"))
-            .with_hint(format!("nono steps {id}")));
+            .with_hint(format!("{NONO} steps {id}")));
     };
     let numbers: Vec<u64> = steps.iter().map(|step| step.number).collect();
     for step in &steps {
@@ -259,7 +260,7 @@ fn step_of(session: &SessionDir, number: u64) -> Result<StepEntry, CliError> {
     let step = steps_of(&metadata).into_iter().find(|step| step.number == number);
     step.ok_or_else(|| {
         CliError::failed(format!("session {} has no step {number}", session.id()))
-            .with_hint(format!("nono steps {}", session.id()))
+            .with_hint(format!("{NONO} steps {}", session.id()))
     })
 }
 
@@ -273,7 +274,7 @@ fn steps_of_prompt(session: &SessionDir, prompt: u64) -> Result<Vec<StepEntry>, 
     let steps: Vec<_> = steps_of(&metadata).into_iter().filter(is_meant).collect();
     if steps.is_empty() {
         let message = format!("session {} has no steps of prompt {prompt}", session.id());
-        return Err(CliError::failed(message).with_hint(format!("nono steps {}", session.id())));
+        return Err(CliError::failed(message).with_hint(format!("{NONO} steps {}", session.id())));
     }
     Ok(steps)
 }
@@ -341,7 +342,7 @@ fn print(
     }
     if let Some(conflict) = report.step_conflicts.first() {
         let step = conflict.step;
-        context.say(format_args!("what step {step} did there: nono show --diff {id}#{step}"));
+        context.say(format_args!("what step {step} did there: {NONO} show --diff {id}#{step}"));
         if !args.conflicts.force && code != 0 {
             context.say("  undo that too: --force; leave it: --keep-newer");
         }

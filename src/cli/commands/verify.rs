@@ -14,6 +14,8 @@ use crate::cli::Outcome;
 use crate::cli::args::{StoreArgs, ThreadArgs};
 use crate::cli::context::{BOLD, Context, GREEN, RED};
 use crate::cli::error::CliError;
+#[cfg(feature = "archive")]
+use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
 #[cfg(feature = "archive")]
 use crate::cli::remedy;
@@ -130,7 +132,7 @@ fn remedies(reports: &[Report], progress: &dyn Progress) -> Result<Vec<String>, 
         }
         let id = &verified.session_id;
         for name in remedy::remotes_with(id, &snapshots, progress)? {
-            remedies.push(format!("`nono pull {name} {id}` fetches what {name} has of it"));
+            remedies.push(format!("`{NONO} pull {name} {id}` fetches what {name} has of it"));
         }
     }
     Ok(remedies)

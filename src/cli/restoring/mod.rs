@@ -17,6 +17,7 @@ use super::context::Context;
 use super::error::CliError;
 use super::progress::Bar;
 use super::shell_word::shell_word;
+use crate::cli::offer::NONO;
 use crate::cli::repositories::without_commits;
 use nono_engine::restore::{
     Conflict, KeepBefore, OnConflict, RestoreError, RestoreOptions, RestoreReport, RunsAtWork,
@@ -308,7 +309,7 @@ impl<'a> Restoring<'a> {
         let flags: String = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, it)| *it).collect();
         let id = self.manager.session().id();
         Some(format!(
-            "make space on that disk and repeat this, or remove first what goes anyway: nono \
+            "make space on that disk and repeat this, or remove first what goes anyway: {NONO} \
              rollback restore {id}/{} {flags}{paths}",
             self.number
         ))

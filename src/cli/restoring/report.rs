@@ -11,6 +11,7 @@ use crate::cli::args::named_project;
 use crate::cli::commands::snapshot::NAMED_UNSTABLE;
 use crate::cli::context::{BOLD, Context, YELLOW};
 use crate::cli::error::CliError;
+use crate::cli::offer::NONO;
 use crate::cli::render::{Palette, change_line, change_word};
 use crate::cli::repositories::{Repositories, Told, conflict_text, repository_line};
 use crate::cli::shell_word::shell_word;
@@ -54,11 +55,11 @@ impl AskedBy {
     /// The command that reverts it. `is_here`: the current directory is one of the project.
     fn way_back(self, session: &str, safety: u64, is_here: bool) -> String {
         match self {
-            Self::Restore | Self::Undo { .. } if is_here => "take this back: nono redo".to_owned(),
+            Self::Restore | Self::Undo { .. } if is_here => format!("take this back: {NONO} redo"),
             Self::Redo { is_next } if is_here => {
                 format!("undo it again: {}", undo_command(session, is_next))
             }
-            _ => format!("undo this: nono rollback restore {session}/{safety}"),
+            _ => format!("undo this: {NONO} rollback restore {session}/{safety}"),
         }
     }
 }
@@ -70,7 +71,7 @@ pub(in crate::cli) fn way_back(session: &str, safety: u64, roots: &[PathBuf]) ->
 
 /// The command that undoes a session. `is_next`: it needs no name.
 fn undo_command(session: &str, is_next: bool) -> String {
-    if is_next { "nono undo".to_owned() } else { format!("nono undo {session}") }
+    if is_next { format!("{NONO} undo") } else { format!("{NONO} undo {session}") }
 }
 
 /// Whether commands without an id mean this project in the current directory.
@@ -127,8 +128,10 @@ pub(super) fn print_outcome(
         }
         context.say(refused);
         let kept = match report.keep_before {
-            KeepBefore::Snapshot => "a snapshot is taken first: nono redo brings them back",
-            KeepBefore::Nothing => "they are not kept",
+            KeepBefore::Snapshot => {
+                format!("a snapshot is taken first: {NONO} redo brings them back")
+            }
+            KeepBefore::Nothing => "they are not kept".to_owned(),
         };
         context.say(format_args!("  undo them too:        --force ({kept})"));
         context.say("  leave them, do the rest: --keep-newer");
@@ -311,7 +314,8 @@ pub(in crate::cli) fn say_overwritten(report: &RestoreReport, context: &Context)
         ));
         if let Some(path) = shell_word(path) {
             let id = &report.session_id;
-            context.say(format_args!("  bring it back: nono rollback restore {id}/{step} {path}"));
+            context
+                .say(format_args!("  bring it back: {NONO} rollback restore {id}/{step} {path}"));
         }
     }
     let more = report.overwritten.len().saturating_sub(NAMED);
@@ -461,7 +465,8 @@ fn offer_the_rest(report: &RestoreReport, session: &Path, roots: &[PathBuf], con
     };
     let force = if report.on_conflict == OnConflict::Overwrite { " --force" } else { "" };
     context.say(format_args!(
-        "  to lose it: nono rollback restore {session_id}/{snapshot} --no-safety-snapshot{force} {}",
+        "  to lose it: {NONO} rollback restore {session_id}/{snapshot} \
+         --no-safety-snapshot{force} {}",
         words.join(" ")
     ));
 }

@@ -1,5 +1,6 @@
 //! The commands that are offered after a run.
 
+use crate::cli::offer::NONO;
 use nono_engine::session::{Catalog, Place, Purpose};
 use nono_engine::snapshot::SessionDir;
 
@@ -13,9 +14,9 @@ pub(in crate::cli) struct Ways {
 pub(in crate::cli) fn ways(catalog: &Catalog, session: &SessionDir) -> Ways {
     let id = session.id();
     if is_meant_here(&id, catalog) {
-        return Ways { see: "nono diff".to_owned(), undo: "nono undo".to_owned() };
+        return Ways { see: format!("{NONO} diff"), undo: format!("{NONO} undo") };
     }
-    Ways { see: format!("nono diff {id}"), undo: format!("nono undo {id}") }
+    Ways { see: format!("{NONO} diff {id}"), undo: format!("{NONO} undo {id}") }
 }
 
 /// Whether a command without an id means this session, in the current directory.

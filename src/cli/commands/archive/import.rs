@@ -14,6 +14,7 @@ use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
+use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
 use crate::cli::sealing::{UnsealArgs, identities};
 use nono_archive::{Identities, KnownStates, ReceiveReport, Receiver, Role};
@@ -104,7 +105,9 @@ pub(in crate::cli) fn run(args: &ImportArgs, store: &StoreArgs, context: &Contex
         }
     }
     if sessions.iter().any(|report| report.is_new_session) {
-        context.say("the limits leave new sessions alone until `nono rollback unpin ID`");
+        context.say(format_args!(
+            "the limits leave new sessions alone until `{NONO} rollback unpin ID`"
+        ));
     }
     Ok(0)
 }

@@ -12,6 +12,7 @@ use crate::cli::Outcome;
 use crate::cli::args::surroundings;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
+use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
 use crate::config::ContainerLimits;
 use nono_container::restore::{CleanupReport, KeptOutcome, KeptReport, RestoreError, clean_all};
@@ -161,7 +162,7 @@ pub(super) fn print_removed(report: &RemovalReport, context: &Context) -> Result
         ));
     }
     if !report.removed.is_empty() && !report.dry_run {
-        context.say("`nono rollback cleanup` frees the space in the store");
+        context.say(format_args!("`{NONO} rollback cleanup` frees the space in the store"));
     }
     Ok(out.flush()?)
 }

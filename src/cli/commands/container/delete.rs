@@ -7,6 +7,7 @@ use super::engine_if_any;
 use crate::cli::Outcome;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
+use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
 use nono_container::{ContainerHistory, LocalStorage, RemovalReport, remove};
 
@@ -35,8 +36,8 @@ pub(super) fn run(args: &DeleteArgs, storage: &LocalStorage, context: &Context) 
             let id = picked.history.id();
             let usage = CliError::usage("nothing is removed without a number or --all");
             return Err(usage.with_hint(format!(
-                "one snapshot: nono container delete {id}/{}; the whole history: nono container \
-                 delete {id} --all",
+                "one snapshot: {NONO} container delete {id}/{}; the whole history: {NONO} \
+                 container delete {id} --all",
                 picked.number
             )));
         }

@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::cli::Outcome;
 use crate::cli::context::{BOLD, Context, DIM};
 use crate::cli::error::CliError;
+use crate::cli::offer::NONO;
 use crate::cli::render::{absolute_time, byte_size};
 use nono_container::restore::unfinished;
 use nono_container::{ContainerHistory, LocalStorage, SnapshotStorage, Trigger};
@@ -72,7 +73,7 @@ pub(super) fn run(args: &ListArgs, storage: &LocalStorage, context: &Context) ->
     if let (Some(wanted), true) = (&args.container, report.is_empty()) {
         let wanted = Shown::bytes(wanted.as_bytes());
         return Err(CliError::failed(format!("there is no snapshot of a container {wanted}"))
-            .with_hint("`nono container list` shows all snapshots"));
+            .with_hint(format!("`{NONO} container list` shows all snapshots")));
     }
     if args.json {
         context.json(&report)?;
@@ -120,7 +121,7 @@ fn session(history: &ContainerHistory<'_>, waiting: &[String]) -> Result<Session
 fn print(report: &[SessionReport], context: &Context) -> Result<(), CliError> {
     let mut out = context.out();
     if report.is_empty() {
-        context.say("no snapshots of containers yet: nono container snapshot NAME");
+        context.say(format_args!("no snapshots of containers yet: {NONO} container snapshot NAME"));
     }
     for session in report {
         let name = Shown::bytes(session.container.as_bytes()).to_string();
@@ -141,7 +142,7 @@ fn print(report: &[SessionReport], context: &Context) -> Result<(), CliError> {
         }
         if session.restore_interrupted {
             let id = &session.session_id;
-            writeln!(out, "  interrupted restore  (to finish it: nono container resume {id})")?;
+            writeln!(out, "  interrupted restore  (to finish it: {NONO} container resume {id})")?;
         }
         for done in &session.restorations {
             let name = Shown::bytes(done.name.as_bytes()).to_string();

@@ -19,6 +19,7 @@ use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
+use crate::cli::offer::NONO;
 use nono_container::restore::{RestoreError, unfinished};
 use nono_container::{ContainerError, Docker, LocalStorage, recover};
 
@@ -120,15 +121,15 @@ impl From<ContainerError> for CliError {
                 failed.with_hint("check that the engine runs; DOCKER_HOST names its socket")
             }
             ContainerError::NoSuchHistory { .. } | ContainerError::AmbiguousName { .. } => {
-                failed.with_hint("`nono container list` shows all snapshots")
+                failed.with_hint(format!("`{NONO} container list` shows all snapshots"))
             }
             ContainerError::NoSuchContainer { .. } => {
                 failed.with_hint("`docker ps --all` shows all containers")
             }
-            ContainerError::NotRemoved { .. } => failed.with_hint(
-                "`nono rollback unpin ID` releases a pinned session, and `nono container resume \
-                 ID` ends a restore",
-            ),
+            ContainerError::NotRemoved { .. } => failed.with_hint(format!(
+                "`{NONO} rollback unpin ID` releases a pinned session, and `{NONO} \
+                     container resume ID` ends a restore"
+            )),
             ContainerError::OtherSource { .. } => failed.with_hint(
                 "earlier snapshots had other rights, or the container ran: a history keeps to \
                      one source of volumes",

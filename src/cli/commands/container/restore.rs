@@ -9,6 +9,7 @@ use clap::Args;
 
 use crate::cli::Outcome;
 use crate::cli::context::{BOLD, Context};
+use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
 use nono_container::restore::{
     Extent, HealthCheck, Job, NotStarted, RestoreError, RestoreOptions, RestoreReport, Safety,
@@ -214,8 +215,8 @@ fn print(report: &RestoreReport, context: &Context) -> std::io::Result<()> {
     }
     if let Some(kept) = &report.kept_as {
         context.say(format_args!(
-            "the original is stopped, and kept as {}; `nono container cleanup` records and removes it \
-             when it is older than max_age_days",
+            "the original is stopped, and kept as {}; `{NONO} container cleanup` records and \
+             removes it when it is older than max_age_days",
             shown(kept)
         ));
     }

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use super::Finding;
 use crate::cli::error::{CliError, opening_command};
+use crate::cli::offer::NONO;
 use crate::cli::render::byte_size;
 use crate::cli::state_before;
 #[cfg(feature = "container")]
@@ -42,7 +43,7 @@ pub(super) fn space(catalog: &Catalog) -> Option<Finding> {
             0..=KEPT => {
                 "make room on this disk, or keep the store elsewhere: --root DIR".to_owned()
             }
-            _ => format!("nono rollback cleanup --keep {KEPT}"),
+            _ => format!("{NONO} rollback cleanup --keep {KEPT}"),
         };
         Finding::wrong(WHAT, found, mend)
     } else {
@@ -87,14 +88,14 @@ pub(super) fn sessions(catalog: &Catalog) -> Result<Vec<Finding>, CliError> {
             findings.push(Finding::wrong(
                 "restores",
                 format!("one of {id} was interrupted"),
-                format!("nono rollback resume {id} (to take it back: --abort)"),
+                format!("{NONO} rollback resume {id} (to take it back: --abort)"),
             ));
         }
         if session.is_unbegun().is_ok_and(|is_unbegun| is_unbegun) {
             findings.push(Finding::wrong(
                 WHAT,
                 format!("{id} was killed before its first snapshot: nothing of it can be undone"),
-                format!("nono rollback cleanup {id}"),
+                format!("{NONO} rollback cleanup {id}"),
             ));
             continue;
         }
@@ -105,17 +106,19 @@ pub(super) fn sessions(catalog: &Catalog) -> Result<Vec<Finding>, CliError> {
                 format!("{id} was interrupted: its last state is not recorded"),
                 match state_before::is_there(session, 0) {
                     Ok(()) => format!(
-                        "nono rollback show {id}, then nono undo {id} or nono rollback cleanup {id}"
+                        "{NONO} rollback show {id}, then {NONO} undo {id} or {NONO} rollback \
+                         cleanup {id}"
                     ),
                     Err(error) => format!(
-                        "nono rollback verify {id} --repair, or nono rollback cleanup {id}: {error}"
+                        "{NONO} rollback verify {id} --repair, or {NONO} rollback cleanup {id}: \
+                         {error}"
                     ),
                 },
             )),
             Ok(_) => {}
             Err(error) => {
-                let mend =
-                    opening_command(&error).unwrap_or_else(|| format!("nono rollback verify {id}"));
+                let mend = opening_command(&error)
+                    .unwrap_or_else(|| format!("{NONO} rollback verify {id}"));
                 findings.push(Finding::wrong(WHAT, error.to_string(), mend));
             }
         }
@@ -136,7 +139,7 @@ pub(super) fn container_restores(catalog: &Catalog) -> Result<Vec<Finding>, CliE
             Finding::wrong(
                 WHAT,
                 format!("that of {name} from {session_id}/{snapshot} was interrupted"),
-                format!("nono container resume {session_id} (to take it back: --abort)"),
+                format!("{NONO} container resume {session_id} (to take it back: --abort)"),
             )
         }
         Err(error) => {

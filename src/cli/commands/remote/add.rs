@@ -7,6 +7,7 @@ use crate::cli::Outcome;
 use crate::cli::args::surroundings;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
+use crate::cli::offer::NONO;
 use crate::cli::sealing::{SealArgs, encryption_of};
 use crate::config::{ConfigFile, NamedRemote, is_remote_name};
 use nono_archive::remote::{Address, Place};
@@ -55,7 +56,7 @@ pub(in crate::cli) fn run(args: &AddArgs, context: &Context) -> Outcome {
     let file = ConfigFile::load(&surroundings()?)?;
     file.save(&file.with_remote(&remote)?)?;
     context.say(format_args!("remote {}: {}", remote.name, remote.url));
-    context.say(format_args!("  send a session there: nono push {}", remote.name));
+    context.say(format_args!("  send a session there: {NONO} push {}", remote.name));
     if args.json {
         context.json(&Report { remote })?;
     }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::cli::Outcome;
 use crate::cli::context::{Context, RED};
 use crate::cli::error::CliError;
+use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::cli::sealing::{Target, UnsealArgs, counted, identities};
@@ -133,7 +134,9 @@ fn print(report: &Report, context: &Context) -> std::io::Result<()> {
     let of_no_use =
         |it: &&RemoteProblem| it.archive.is_some() && it.kind == RemoteProblemKind::DamagedArchive;
     if report.problems.iter().any(|problem| of_no_use(&problem)) {
-        context.say("remove damaged archives, then push again: `nono push` stores what is missing");
+        context.say(format_args!(
+            "remove damaged archives, then push again: `{NONO} push` stores what is missing"
+        ));
     }
     Ok(())
 }

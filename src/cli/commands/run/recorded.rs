@@ -13,6 +13,7 @@ use crate::cli::commands::snapshot::{
 };
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
+use crate::cli::offer::NONO;
 use crate::cli::preflight;
 use crate::cli::progress::Bar;
 use crate::cli::render::{Palette, touched_part};
@@ -108,9 +109,8 @@ fn begin(
     if bar.is_cancelled() {
         let message =
             "stopped before the command was started; the state before was recorded already";
-        return Err(
-            CliError::stopped(message).with_hint(format!("remove it: nono rollback cleanup {id}"))
-        );
+        return Err(CliError::stopped(message)
+            .with_hint(format!("remove it: {NONO} rollback cleanup {id}")));
     }
     Ok((recording, began))
 }
@@ -139,7 +139,7 @@ fn finish(
             }
             RecordError::Snapshot(SnapshotError::Store(error)) if error.is_damage() => {
                 let id = session.id();
-                format!("mend what can be mended: nono rollback verify {id} --repair")
+                format!("mend what can be mended: {NONO} rollback verify {id} --repair")
             }
             _ => state_before::hint(&session),
         };
