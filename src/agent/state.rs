@@ -47,6 +47,9 @@ pub struct AgentState {
     /// The last command that was started in the background, if it may still be at work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     background: Option<String>,
+    /// Title of the last call of which no end was heard, since the last step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unheard: Option<String>,
 }
 
 impl AgentState {
@@ -75,19 +78,19 @@ impl AgentState {
     pub fn advance(&mut self, event: &Event) -> Vec<Action> {
         match &event.kind {
             EventKind::SessionStart => {
-                self.running.clear();
+                self.forget(|_| true);
                 vec![Action::Begin, self.between(event)]
             }
             EventKind::Prompt { text } => {
                 // Whatever was at work in an earlier turn and is not heard of has ended.
-                self.running.clear();
+                self.forget(|_| true);
                 let number = self.prompt.as_ref().map_or(1, |prompt| prompt.number + 1);
                 self.prompt = Some(StepPrompt { number, text: text.clone() });
                 vec![Action::Begin]
             }
             EventKind::Before(call) => {
                 if !event.is_parallel {
-                    self.running.retain(|running| running.subagent != event.subagent);
+                    self.forget(|running| running.subagent == event.subagent);
                 }
                 let mut actions = vec![Action::Begin];
                 if self.running.is_empty() {
@@ -120,7 +123,8 @@ impl AgentState {
                     failed: call.failed,
                     ..self.step(event)
                 };
-                // One that was refused by the client ends without a word.
+                // One that was refused by the client ends without a word. What it changed, if it
+                // worked after all, is in this step.
                 self.running.retain(|running| running.subagent != event.subagent);
                 if call.background {
                     self.background = Some(call.title.clone());
@@ -128,11 +132,11 @@ impl AgentState {
                 vec![Action::Begin, Action::Capture(Box::new(step))]
             }
             EventKind::SubagentEnd => {
-                self.running.retain(|running| running.subagent != event.subagent);
+                self.forget(|running| running.subagent == event.subagent);
                 Vec::new()
             }
             EventKind::TurnEnd { background } => {
-                self.running.retain(|running| running.subagent.is_some());
+                self.forget(|running| running.subagent.is_none());
                 let actions = vec![Action::Begin, self.between(event)];
                 // What is not known to go on is not held against what a person does next.
                 if *background != Some(true) {
@@ -156,12 +160,22 @@ impl AgentState {
         }
     }
 
+    /// Takes calls for ended of which no end was heard: they were refused, or interrupted. What
+    /// they changed cannot be told from what came after them.
+    fn forget(&mut self, is_meant: impl Fn(&Running) -> bool) {
+        let meant = self.running.iter().rfind(|running| is_meant(running));
+        let title = meant.map(|running| running.call.title.clone());
+        self.unheard = title.or(self.unheard.take());
+        self.running.retain(|running| !is_meant(running));
+    }
+
     /// What changed since the last step and is no call's.
-    fn between(&self, event: &Event) -> Action {
-        let is_late = self.background.is_some() || !self.running.is_empty();
+    fn between(&mut self, event: &Event) -> Action {
+        let unheard = self.unheard.take();
+        let is_late = self.background.is_some() || unheard.is_some() || !self.running.is_empty();
         Action::Capture(Box::new(Step {
             kind: if is_late { StepKind::Late } else { StepKind::UserEdits },
-            title: self.background.clone().unwrap_or_default(),
+            title: self.background.clone().or(unheard).unwrap_or_default(),
             overlapped: !self.running.is_empty(),
             ..self.step(event)
         }))
@@ -281,6 +295,24 @@ mod tests {
     fn a_call_that_was_refused_overlaps_with_nothing() {
         let events = [event(Before(call("a"))), event(Before(call("b"))), event(After(call("b")))];
         assert!(steps(&events).iter().all(|(_, _, overlapped)| !overlapped));
+    }
+
+    #[test]
+    fn the_changes_of_a_call_without_an_end_are_in_doubt() {
+        let end = || event(EventKind::TurnEnd { background: Some(false) });
+        let prompt = || event(EventKind::Prompt { text: "more".to_owned() });
+        for next in [
+            vec![event(Before(call("b")))],
+            vec![end()],
+            vec![event(EventKind::SessionStart)],
+            vec![prompt(), event(Before(call("b")))],
+        ] {
+            let events = [vec![event(Before(call("a")))], next.clone()].concat();
+            assert_eq!(steps(&events)[1], (Late, "a".to_owned(), false), "{next:?}");
+            // Once they are in a step, nothing is in doubt.
+            let events = [events, vec![event(After(call("b"))), end()]].concat();
+            assert_eq!(steps(&events).last().unwrap().0, UserEdits, "{next:?}");
+        }
     }
 
     #[test]

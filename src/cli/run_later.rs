@@ -22,6 +22,8 @@ use nono_engine::store::{ObjectSource, read_root_tree};
 
 /// A longer file is no file of settings; it is named without a look into it.
 const MAX_BYTES: u64 = 1 << 20;
+/// Maximum number of keys in a section: each is looked up among all of them.
+const MAX_KEYS: usize = 1000;
 /// Maximum number that is named in a line.
 const MAX_NAMED: usize = 6;
 
@@ -244,6 +246,9 @@ fn settings(bytes: &[u8]) -> Option<BTreeSet<(String, Vec<u8>)>> {
         let subsection = header.subsection_name().map(|name| name.to_string());
         let names: BTreeSet<String> =
             section.body().value_names().map(|name| name.to_ascii_lowercase()).collect();
+        if names.len() > MAX_KEYS {
+            return None;
+        }
         for key in names {
             for value in section.body().values(&key) {
                 if runs(&section_name, subsection.is_some(), &key, &value) {

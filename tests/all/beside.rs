@@ -5,8 +5,9 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::fixture::Fixture;
+use crate::git_history::{git, settings};
 use crate::here::{Projects, Working};
-use crate::hooks::Agent;
+use crate::hooks::{Agent, quiet, start};
 
 /// A path of a report below a project.
 fn relative(path: &Value, project: &str) -> String {
@@ -172,4 +173,67 @@ fn the_undo_of_a_step_leaves_what_another_agent_may_have_made() {
     let said = format!("session {second}, at work at the same time, may have changed it");
     assert!(done.says(&said), "{} {}", done.stdout, done.stderr);
     assert!(fixture.project().join("either").exists());
+}
+
+#[test]
+fn a_killed_run_that_was_at_work_when_another_began_is_a_rival_of_that() {
+    let projects = Projects::new();
+    let project = projects.dir("q1").display().to_string();
+    let outer = Working::start(&projects, "q1", "true", "true");
+    let killed = outer.session.clone();
+    let inner = Working::start(&projects, "q1/sub", "echo i > made", "true");
+    let second = inner.session.clone();
+    fs::write(projects.dir("q1/sub/late"), "o").unwrap();
+    outer.kill();
+    inner.release().success();
+    let plan = projects.nono("q1", &["undo", &second, "--dry-run", "--json"]).json();
+    let contested = ["sub/late", "sub/made"].map(|path| (path.to_owned(), vec![killed.clone()]));
+    assert_eq!(conflicts(&plan, &project), contested);
+}
+
+#[test]
+fn an_agent_in_a_linked_work_tree_works_on_the_repository_too() {
+    let fixture = Fixture::new();
+    settings(&fixture);
+    let project = fixture.project();
+    let linked = fixture.path("linked");
+    git(&fixture, &project, &["init", "-q", "-b", "main"]).success();
+    git(&fixture, &project, &["commit", "-q", "--allow-empty", "-m", "base"]).success();
+    let add = ["worktree", "add", "-q", linked.to_str().unwrap(), "-b", "feat"];
+    git(&fixture, &project, &add).success();
+    let one = Agent::new(&fixture, "claude-code");
+    one.hook("SessionStart", &json!({"source": "startup"}));
+    one.prompt("work");
+    let call = one.call_of("Bash", json!({"command": "commit"}));
+    one.before(&call);
+    let other = |name: &str, more: Value| {
+        let mut event = json!({"session_id": "other", "cwd": linked, "hook_event_name": name});
+        event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let mut command = fixture.command(&["hook", "codex", "--deadline-ms", "60000"]);
+        command.current_dir(&linked);
+        quiet(start(command, &event.to_string()));
+    };
+    let work = json!({"tool_name": "Bash", "tool_use_id": "w", "tool_input": {"command": "git"}});
+    other("SessionStart", json!({"source": "startup"}));
+    other("UserPromptSubmit", json!({"prompt": "x"}));
+    other("PreToolUse", work.clone());
+    fs::write(linked.join("w"), "w").unwrap();
+    git(&fixture, &linked, &["add", "w"]).success();
+    git(&fixture, &linked, &["commit", "-qm", "theirs"]).success();
+    other("PostToolUse", work);
+    fixture.write("f", "f");
+    git(&fixture, &project, &["add", "f"]).success();
+    git(&fixture, &project, &["commit", "-qm", "mine"]).success();
+    one.after(&call);
+    one.end();
+    let log = || git(&fixture, &project, &["log", "--all", "--format=%s"]).success().stdout;
+    let before = log();
+    let list = fixture.nono(&["list", "--path", ".", "--json"]).success().json();
+    let id = list[0]["session_id"].as_str().unwrap();
+    fixture.nono(&["undo", id, "--yes"]).fails(1, ".git may be the work of session");
+    assert_eq!(log(), before);
+    // Files alone are the agent's.
+    fixture.nono(&["undo", id, "--yes", "--keep-commits"]).success();
+    assert!(!project.join("f").exists());
+    assert_eq!(log(), before);
 }

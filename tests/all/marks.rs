@@ -183,23 +183,28 @@ fn packages_that_no_lock_lists_are_recorded() {
 fn a_mark_that_a_command_plants_changes_nothing_for_the_next_session() {
     let fixture = Fixture::new();
     let mine = ["src/main.py", "src/bin/tool", "src/lib/x.py", ".notes-cache/1", "target/debug/1"];
-    for name in mine.into_iter().chain(["node_modules/mine/x.js"]) {
+    let listed = ["node_modules/mine/x.js", "node_modules/one.js", "lib/main.py"];
+    for name in mine.into_iter().chain(listed) {
         fixture.write(name, "mine");
     }
     let script = format!(
         "echo home >src/pyvenv.cfg
         for dir in src src/bin .notes-cache target .; do printf '{}' >$dir/CACHEDIR.TAG; done
-        echo '{{\"packages\":{{\"node_modules/mine\":{{}}}}}}' >node_modules/.package-lock.json",
+        echo '{{\"packages\":{{\"node_modules/mine\":{{}},\"node_modules/one.js\":{{}}}}}}' \
+            >node_modules/.package-lock.json
+        info=lib/lib/python3/site-packages/x.dist-info; mkdir -p $info; touch lib/pyvenv.cfg
+        echo '../../../main.py,,' >$info/RECORD",
         TAG.trim()
     );
     run(&fixture, &["sh", "-c", &script]).success();
     fixture.write("target/debug/2", "mine");
     fixture.write(".notes-cache/2", "mine");
-    let done = run(&fixture, &["rm", "-rf", "src", ".notes-cache", "target", "node_modules"]);
+    let gone = ["rm", "-rf", "src", ".notes-cache", "target", "node_modules", "lib/main.py"];
+    let done = run(&fixture, &gone);
     let done = done.success();
     assert!(!done.says("not recorded and"), "{}", done.stderr);
     restores(&fixture);
-    for name in mine.into_iter().chain(["node_modules/mine/x.js", "target/debug/2"]) {
+    for name in mine.into_iter().chain(listed).chain(["target/debug/2"]) {
         assert_eq!(read(&fixture, name), "mine", "{name}");
     }
     assert_eq!(read(&fixture, ".notes-cache/2"), "mine");

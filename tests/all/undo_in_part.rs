@@ -281,3 +281,19 @@ fn the_times_of_directories_come_back_with_the_redo_of_a_part() {
     fixture.nono(&["redo", "--yes"]).success();
     assert_eq!(times(), changed);
 }
+
+#[test]
+fn a_directory_that_is_gone_again_comes_back_for_what_was_not_undone_before() {
+    let fixture = Fixture::new();
+    fixture.write("src/x", "0");
+    fixture.write("src/y", "0");
+    // By renames, which move the time of the directory.
+    fixture.record("for f in x y; do echo 1 > src/n; mv src/n src/$f; done; echo 1 > z").success();
+    fixture.nono(&["undo", "--yes", "--exclude", "src/y", "--exclude", "z"]).success();
+    fs::remove_dir_all(fixture.project().join("src")).unwrap();
+    // The later deletion of src/y is a conflict, and not passed over.
+    fixture.nono(&["undo", "--yes"]).fails(1, "src/y was changed after the session (deleted)");
+    fixture.nono(&["undo", "--yes", "--force"]).success();
+    assert_eq!(text(&fixture, "src/y"), "0");
+    assert!(!fixture.project().join("z").exists());
+}

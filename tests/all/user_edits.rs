@@ -197,6 +197,25 @@ fn a_deletion_by_hand_is_not_the_work_of_an_older_session_that_is_open() {
 }
 
 #[test]
+fn an_agent_that_changed_nothing_owns_nothing_of_what_came_later() {
+    for is_killed in [false, true] {
+        let fixture = Fixture::new();
+        fixture.write("edited", "0");
+        let agent = started(&fixture);
+        if is_killed {
+            agent.before(&agent.call_of("Bash", json!({"command": "make"})));
+        } else {
+            agent.shell("ls");
+            agent.turn_end();
+        }
+        fixture.write("edited", "mine");
+        fixture.write("made", "mine");
+        undo(&fixture, &[]).fails(1, "nothing is left to undo");
+        assert_eq!(["edited", "made"].map(|name| text(&fixture, name).unwrap()), ["mine", "mine"]);
+    }
+}
+
+#[test]
 fn where_thinning_hides_whose_a_change_is_it_is_a_conflict() {
     let fixture = Fixture::new();
     together(&fixture);

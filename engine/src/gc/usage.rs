@@ -76,7 +76,7 @@ pub fn disk_usage(root: &Path) -> Result<u64, CleanupError> {
             // Others may work in the store meanwhile.
             Err(error) if error.is_gone() => continue,
             Err(error) if error.is_denied() => {
-                tracing::warn!("not counted: {error}");
+                tracing::info!("not counted: {error}");
                 continue;
             }
             Err(error) => return Err(error.into()),

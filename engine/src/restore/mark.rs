@@ -14,7 +14,7 @@ use super::{RestoreError, RestoreOptions};
 use crate::byte_path;
 use crate::layout;
 use crate::progress::{Progress, Stage, wait_for};
-use crate::snapshot::{SessionDir, SessionOrigin, SnapshotError, SnapshotManager};
+use crate::snapshot::{ManifestError, SessionDir, SessionOrigin, SnapshotError, SnapshotManager};
 use crate::sys::{self, Dir, FileLock};
 
 /// Longer marks are not read; no command line names so many paths.
@@ -106,15 +106,28 @@ impl SnapshotManager {
             .inspect_err(|error| tracing::warn!("a run may begin during the restore: {error}"))
             .ok();
         let RunsAtWork::Allow(allowed) = &options.runs_at_work else { return Ok(mark) };
-        for other in SessionDir::all_below(store).map_err(SnapshotError::from)? {
-            if !allowed.contains(&other.id()) && works_on(&other, &paths) {
+        let running = runs_on(store, &paths).map_err(SnapshotError::from)?;
+        // A program may restore the session that it records itself.
+        let is_other = |id: &String| *id != session.id() && !allowed.contains(id);
+        match running.into_iter().find(|other| is_other(&other.id())) {
+            None => Ok(mark),
+            Some(other) => {
                 let metadata = other.metadata().map_err(SnapshotError::from)?;
                 let (command, tracked) = (metadata.command, metadata.tracked_paths);
-                return Err(RestoreError::RunAtWork { session: other.id(), command, tracked });
+                Err(RestoreError::RunAtWork { session: other.id(), command, tracked })
             }
         }
-        Ok(mark)
     }
+}
+
+/// The sessions of a store whose command is running now, and may write to one of these paths.
+///
+/// # Errors
+/// When the store cannot be listed.
+pub(crate) fn runs_on(store: &Path, paths: &[PathBuf]) -> Result<Vec<SessionDir>, ManifestError> {
+    let mut running = SessionDir::all_below(store)?;
+    running.retain(|session| works_on(session, paths));
+    Ok(running)
 }
 
 /// Whether the command of a session is running now, and may write to one of these paths. One that

@@ -72,8 +72,8 @@ pub use error::RestoreError;
 #[cfg(feature = "fuzzing")]
 pub(crate) use journal::Journal;
 pub(crate) use makers::{changed_by_session, count_by_maker};
-pub(crate) use mark::wait_for_restores;
 pub use mark::{RestoreMark, RunsAtWork};
+pub(crate) use mark::{runs_on, wait_for_restores};
 use plan::RestorePlan;
 pub use plan::Skipped;
 use planned::Planned;

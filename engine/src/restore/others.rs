@@ -7,8 +7,8 @@
 //! The times are those of the states: a command works from its first state to its end, an agent
 //! from the state before a call to the state after it. A command that is at work has no last state
 //! yet, and one that was killed never gets one. Then every path that is not as the command found
-//! it may be its work. A killed command that began before the undone session is no rival: the
-//! time of its death is unknown, and it would stand in the way of every later undo.
+//! it may be its work. A killed command that was not at work when the undone session began is no
+//! rival: it had died before, and would stand in the way of every later undo.
 //!
 //! A session that is undone left nothing behind, and one that an archive brought did nothing here.
 
@@ -24,6 +24,7 @@ use super::plan::RestorePlan;
 use super::repositories::Repositories;
 use crate::byte_path;
 use crate::diff::{ChangeType, Lookup};
+use crate::git::LinkedWorktree;
 use crate::object::ContentHash;
 use crate::path_text::to_path;
 use crate::snapshot::{
@@ -43,13 +44,14 @@ pub(super) struct Contested {
 
 impl Contested {
     /// Looks at the other sessions of the store. `links` are those of the undone session. A session
-    /// that cannot be read is passed over with a warning: it must not stand in the way of an undo.
+    /// that cannot be read is passed over: lists name it, and it must be in the way of no undo.
     ///
     /// # Errors
     /// When the store cannot be listed or read.
     pub(super) fn find(
         source: &dyn ObjectSource,
         session: &SessionDir,
+        metadata: &SessionMetadata,
         links: &[Link<'_>],
         repositories: &Repositories,
     ) -> Result<Self, RestoreError> {
@@ -59,12 +61,12 @@ impl Contested {
         let span = Window { from: first.window.from, to: end.window.to };
         let mut changed = None;
         for other in session.siblings().map_err(SnapshotError::from)? {
-            let rival = match Rival::read(&other, span) {
+            let rival = match Rival::read(&other, span, &metadata.beside) {
                 Ok(Some(rival)) => rival,
                 Ok(None) => continue,
                 Err(error) => {
                     let id = other.id();
-                    tracing::warn!("whether session {id} worked here too is not known: {error}");
+                    tracing::info!("whether session {id} worked here too is not known: {error}");
                     continue;
                 }
             };
@@ -75,7 +77,7 @@ impl Contested {
             match found.add(&rival, changed, end.after, source, repositories) {
                 Err(error) if error.is_damage() => {
                     let id = &rival.id;
-                    tracing::warn!("the changes of session {id} here are not known: {error}");
+                    tracing::info!("the changes of session {id} here are not known: {error}");
                 }
                 added => added?,
             }
@@ -99,7 +101,8 @@ impl Contested {
         let mut paths: HashSet<Vec<u8>> = HashSet::new();
         let mut git_dirs: HashSet<Vec<u8>> = HashSet::new();
         let work = rival.links();
-        for link in work.iter().filter(|link| link.makers.session) {
+        let own_work = work.iter().filter(|link| link.makers.session);
+        for link in own_work.filter(|link| changed.may_overlap(link.window)) {
             link.each_change(source, |path, _| {
                 if changed.in_window(&changed.paths, &path, link.window) {
                     paths.insert(path);
@@ -109,6 +112,16 @@ impl Contested {
                 if changed.in_window(&changed.repositories, &git_dir, link.window) {
                     git_dirs.insert(git_dir);
                 }
+            }
+        }
+        // The refs of a repository that a linked work tree belongs to are not recorded with it.
+        for common in rival.repositories_elsewhere() {
+            let is_shared = work.iter().any(|link| {
+                link.makers.session
+                    && changed.in_window(&changed.repositories, &common, link.window)
+            });
+            if is_shared {
+                git_dirs.insert(common);
             }
         }
         if let Some((before, window)) = rival.unfinished(&work) {
@@ -166,8 +179,14 @@ impl Contested {
             drop(known);
             conflicts.paths = settled;
         }
+        let touched: HashSet<Vec<u8>> = if self.repositories.is_empty() {
+            HashSet::new()
+        } else {
+            let paths = plan.changes.iter().map(|(path, _)| path);
+            paths.filter_map(|path| repositories.of_path(&path).map(<[u8]>::to_vec)).collect()
+        };
         for (git_dir, sessions) in self.repositories {
-            if left.contains(&git_dir) {
+            if left.contains(&git_dir) || !touched.contains(&git_dir) {
                 continue;
             }
             let path = to_path(&git_dir);
@@ -199,6 +218,8 @@ fn inverse(change: ChangeType) -> ChangeType {
 /// When the undone session may have changed each path.
 #[derive(Debug, Default)]
 struct Changes {
+    /// The time of all of them.
+    span: Option<Window>,
     paths: HashMap<Vec<u8>, Vec<Window>>,
     repositories: HashMap<Vec<u8>, Vec<Window>>,
 }
@@ -224,7 +245,8 @@ impl Changes {
         own: &[Link<'_>],
         repositories: &Repositories,
     ) -> Result<Self, StoreError> {
-        let mut found = Self::default();
+        let span = Link::merged(own).map(|all| all.window);
+        let mut found = Self { span, ..Self::default() };
         for link in own {
             link.each_change(source, |path, _| {
                 found.paths.entry(path).or_default().push(link.window);
@@ -234,6 +256,11 @@ impl Changes {
             }
         }
         Ok(found)
+    }
+
+    /// Whether anything was changed in a time.
+    fn may_overlap(&self, window: Window) -> bool {
+        self.span.is_some_and(|span| span.overlaps(window))
     }
 
     fn in_window(
@@ -257,7 +284,12 @@ struct Rival {
 
 impl Rival {
     /// `None`: it did nothing at that time.
-    fn read(other: &SessionDir, span: Window) -> Result<Option<Self>, ManifestError> {
+    /// `beside`: the runs that were at work when the undone session began.
+    fn read(
+        other: &SessionDir,
+        span: Window,
+        beside: &[String],
+    ) -> Result<Option<Self>, ManifestError> {
         let metadata = other.metadata()?;
         let is_writer = matches!(metadata.origin, SessionOrigin::Run | SessionOrigin::Agent);
         let ended = metadata.ended.unwrap_or(Timestamp::MAX);
@@ -268,7 +300,14 @@ impl Rival {
         }
         let is_unfinished = metadata.origin == SessionOrigin::Run
             && metadata.ended.is_none()
-            && (metadata.started >= span.from || other.is_running()?);
+            && (metadata.started >= span.from
+                || beside.contains(&other.id())
+                || other.is_running()?);
+        // Most agents' sessions never get an end, and did nothing for long.
+        let last_written = other.last_written()?.map(|time| time.seconds);
+        if !is_unfinished && last_written.is_some_and(|last| last < span.from.as_second()) {
+            return Ok(None);
+        }
         let chain = other.recorded_chain(&metadata)?;
         Ok(Some(Self { id: other.id(), metadata, chain, is_unfinished }))
     }
@@ -291,6 +330,12 @@ impl Rival {
             None => first().map(|first| (&first.merkle_root, first.timestamp))?,
         };
         Some((root, Window { from, to: Timestamp::MAX }))
+    }
+
+    /// Git directories of repositories to which its tracked paths belong as linked work trees.
+    fn repositories_elsewhere(&self) -> Vec<Vec<u8>> {
+        let linked = self.metadata.tracked_paths.iter().filter_map(|top| LinkedWorktree::at(top));
+        linked.map(|linked| linked.common.as_os_str().as_bytes().to_vec()).collect()
     }
 
     fn tracks(&self, path: &[u8]) -> bool {

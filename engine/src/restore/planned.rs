@@ -88,9 +88,14 @@ impl SnapshotManager {
         let chain = &states.chain;
         let last = conflicts::last_ordinary(chain);
         let metadata = self.session().metadata()?;
+        let has_states = last.is_some_and(|last| last.number != target.number);
+        // Without a step, nothing is known to be the agent's.
         let is_guarded = options.is_undo
-            && matches!(metadata.origin, SessionOrigin::Snapshot | SessionOrigin::Agent)
-            && last.is_some_and(|last| last.number != target.number);
+            && match metadata.origin {
+                SessionOrigin::Agent => true,
+                SessionOrigin::Snapshot => has_states,
+                _ => false,
+            };
         let has_later_changes = metadata.ended.is_some() || is_guarded || options.takes_back;
         // Of a state alone, all that is different is meant, each time.
         let undone = match options.is_undo && has_later_changes {
@@ -100,7 +105,12 @@ impl SnapshotManager {
         let leaves_undone = plan.changes.iter().any(|(path, _)| undone.contains(&path));
         if leaves_undone {
             let is_meant = |path: &[u8]| !undone.contains(path);
-            plan.narrow(|_, _| true, |path, _| is_meant(path), &undone);
+            // A directory is made again for what is in it.
+            let made: HashSet<&Vec<u8>> = plan.actions.directories.iter().collect();
+            let stays: HashSet<Vec<u8>> =
+                undone.iter().filter(|path| !made.contains(path)).cloned().collect();
+            drop(made);
+            plan.narrow(|path, _| is_meant(path), |path, _| is_meant(path), &stays);
         }
         let mut conflicts = if has_later_changes {
             let mut paths = conflicts::conflicts(source, chain, current_root, &plan)?;
@@ -140,7 +150,7 @@ impl SnapshotManager {
                 });
             }
         }
-        if options.is_undo {
+        if options.is_undo && !plan.changes.is_empty() {
             self.contest(source, states, current_root, links, &repositories)?.settle(
                 &plan,
                 &repositories,
@@ -218,7 +228,7 @@ impl SnapshotManager {
                 });
             }
         }
-        Contested::find(source, session, &links, repositories)
+        Contested::find(source, session, &metadata, &links, repositories)
     }
 }
 
@@ -235,7 +245,7 @@ fn undone_before(
     let mut undone = HashSet::new();
     for record in standing(&metadata.restores).into_iter().filter(|it| !it.undoes_steps) {
         if !record.is_partial {
-            // Every path is as in that snapshot, whatever was decided before.
+            // Its paths are as in that snapshot, whatever was decided before.
             undone.clear();
             continue;
         }

@@ -145,8 +145,11 @@ impl UserEdits {
         }
         drop(known);
         conflicts.paths = settled;
+        let is_in_plan = |git_dir: &[u8]| {
+            plan.changes.iter().any(|(path, _)| repositories.of_path(&path) == Some(git_dir))
+        };
         for (git_dir, touched) in &self.repositories {
-            if left.contains(git_dir) {
+            if left.contains(git_dir) || !is_in_plan(git_dir) {
                 continue;
             }
             let path = to_path(git_dir);

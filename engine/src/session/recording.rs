@@ -19,7 +19,7 @@ use crate::object::ContentHash;
 use crate::path_text::encode;
 
 use crate::progress::Progress;
-use crate::restore::wait_for_restores;
+use crate::restore::{runs_on, wait_for_restores};
 use crate::snapshot::{
     AgentSession, Budget, CaptureError, ManifestError, PendingBaseline, SessionDir,
     SessionMetadata, SessionOrigin, Settled, SnapshotError, SnapshotManager, SnapshotManifest,
@@ -229,6 +229,8 @@ impl Recording {
         let mut metadata = SessionMetadata::new(String::new(), command.collect(), tracked.clone());
         metadata.origin = request.origin;
         metadata.agent = agent;
+        let running = runs_on(&root, &tracked).map_err(SnapshotError::from)?;
+        metadata.beside = running.iter().map(SessionDir::id).collect();
         if request.origin == SessionOrigin::Run {
             metadata.label.clone_from(&request.label);
         }
@@ -330,12 +332,21 @@ impl Recording {
             Err(error) => return Err(error.into()),
         };
         let mut metadata = self.manager.session().metadata()?;
-        let SessionMetadata { session_id, started, command, label, tracked_paths, origin, .. } =
-            self.begun;
+        let SessionMetadata {
+            session_id,
+            started,
+            command,
+            beside,
+            label,
+            tracked_paths,
+            origin,
+            ..
+        } = self.begun;
         metadata = SessionMetadata {
             session_id,
             started,
             command,
+            beside,
             label,
             tracked_paths,
             origin,

@@ -183,8 +183,9 @@ impl SessionSummary {
         };
         let counted = count()
             .inspect_err(|error| tracing::warn!("the changes cannot be told apart: {error}"));
-        let (own, users) = counted.map_or((None, 0), |(own, users)| (Some(own), users));
-        (self.changes, self.user_changes) = (own, users);
+        if let Ok((own, users)) = counted {
+            (self.changes, self.user_changes) = (Some(own), users);
+        }
     }
 
     /// Whether something that is recorded changed; also where nobody can tell.

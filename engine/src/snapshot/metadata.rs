@@ -69,6 +69,9 @@ pub struct SessionMetadata {
     pub ended: Option<Timestamp>,
     /// The command and its arguments; bytes that are not UTF-8 as `\xNN`.
     pub command: Vec<String>,
+    /// The sessions whose command was at work on the same paths when this one began.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<String>,
     /// The name that somebody gave the session when it began. A fact of the session, as its command
     /// is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -155,6 +158,7 @@ impl SessionMetadata {
             started: Timestamp::now(),
             ended: None,
             command,
+            beside: Vec::new(),
             label: None,
             tracked_paths,
             snapshot_count: 0,

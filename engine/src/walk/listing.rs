@@ -278,6 +278,8 @@ impl Names {
         let coverage = coverage_among(dir, name, &self.names, is_ignored, lock_beside);
         let Some(coverage) = coverage else { return Marked::Nothing };
         match (recorded(), coverage.is_whole) {
+            // The mark came later, with lists that may name what was recorded.
+            (Recorded::Plainly, _) => Marked::Nothing,
             (Recorded::No, _) if coverage.is_all() => Marked::Whole(coverage.mark),
             (_, true) => Marked::Nothing,
             (_, false) => Marked::InPart(Arc::new(MadeAgain { coverage, base: relative.into() })),

@@ -123,7 +123,8 @@ pub(in crate::cli) fn run(args: &ListArgs, store: &StoreArgs, context: &Context)
     };
     sessions.truncate(limit);
     hidden.older -= sessions.len();
-    for session in &mut sessions {
+    // It reads the manifests of all their steps.
+    for session in sessions.iter_mut().take(SHOWN_SESSIONS) {
         if let Some(directory) = directories.get(&session.session_id) {
             session.count_own_changes(directory);
         }

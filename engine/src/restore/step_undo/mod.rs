@@ -295,7 +295,8 @@ impl SnapshotManager {
         });
         let links: Vec<Link<'_>> = links.collect();
         // Git directories stay as they are.
-        Contested::find(store, self.session(), &links, &Repositories::default())
+        let metadata = self.session().metadata().map_err(SnapshotError::from)?;
+        Contested::find(store, self.session(), &metadata, &links, &Repositories::default())
     }
 }
 

@@ -39,7 +39,7 @@ const LOCKS: [(&str, Form); 4] = [
 const PNPM: &str = ".modules.yaml";
 
 /// Entries of `node_modules` that are no packages. No package has a name that begins with a dot.
-const TOOLS: [&[u8]; 16] = [
+const TOOLS: [&[u8]; 17] = [
     b".bin",
     b".bun",
     b".cache",
@@ -51,6 +51,7 @@ const TOOLS: [&[u8]; 16] = [
     b".pnpm-workspace-state-v1.json",
     b".prisma",
     b".store",
+    b".tmp",
     b".vite",
     b".vite-temp",
     b".vitest",
