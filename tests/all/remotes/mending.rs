@@ -122,7 +122,8 @@ fn a_repair_that_finds_no_copy_names_the_remote_that_has_one() {
     fs::create_dir(travel.fixture.project()).unwrap();
     let repaired = here.nono(&["rollback", "verify", "--repair", &travel.session]);
     assert_eq!(repaired.code, 1, "{}", repaired.stdout);
-    let pull = format!("`nono pull disk {}`", travel.session);
+    let root = here.root.display();
+    let pull = format!("`nono --root {root} pull disk {}`", travel.session);
     assert!(repaired.says("lost for good") && repaired.says(&pull), "{}", repaired.stderr);
     assert!(here.is_mended() > 0);
 }
@@ -205,7 +206,8 @@ fn a_repair_that_loses_a_snapshot_with_its_manifest_fails_and_names_the_remote()
     let lost = "lost for good: the manifest of snapshot 1";
     assert!(repaired.stdout.contains(lost), "{}", repaired.stdout);
     assert!(repaired.stdout.contains("repaired in part"), "{}", repaired.stdout);
-    let pull = format!("`nono pull disk {}`", travel.session);
+    let root = here.root.display();
+    let pull = format!("`nono --root {root} pull disk {}`", travel.session);
     assert!(repaired.says(&pull), "{}{}", repaired.stdout, repaired.stderr);
 }
 
