@@ -247,7 +247,7 @@ def test_a_gitignore_is_honoured_unless_it_is_not_wanted(tmp_path: Path, work: P
         tmp_path / "b", [work], exclusion=ExclusionConfig(use_gitignore=False)
     ).create_baseline()
     assert (asked.file_count, not_asked.file_count) == (2, 4)
-    with pytest.raises(ValueError, match="ignored: 'some'"):
+    with pytest.raises(ValueError, match='ignored: "some"'):
         ExclusionConfig(ignored="some")  # type: ignore[arg-type]
 
 
