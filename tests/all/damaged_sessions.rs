@@ -4,11 +4,13 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::fixture::{Fixture, finished};
 use crate::not_run::needs_root;
+use crate::terminal::eventually;
 
 /// A store with a session of this project and an older one of another, and a copy of both.
 struct Store {
@@ -27,6 +29,10 @@ impl Store {
         let elsewhere = elsewhere.to_str().unwrap();
         let taken = fixture.nono(&["snapshot", elsewhere, "--json"]).success().json();
         let other = fixture.store().join(taken["session_id"].as_str().unwrap());
+        // Of an unreadable session only the id tells when it began, which is a second.
+        let second = || UNIX_EPOCH.elapsed().unwrap().as_secs();
+        let began = second();
+        eventually("the next second", || second() > began);
         fixture.record("echo after > a; echo new > b").success();
         let store = Self { good: fixture.latest(), fixture, other };
         store.fixture.copy_state("", "keep");

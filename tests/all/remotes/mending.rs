@@ -65,13 +65,20 @@ impl<'a> Here<'a> {
         let spoilt: Vec<_> = own.step_by(3).chain(packs).collect();
         assert!(!spoilt.is_empty());
         for path in spoilt {
-            let mut bytes = fs::read(&path).unwrap();
-            let middle = bytes.len() / 2;
-            bytes[middle] ^= 0x55;
-            fs::remove_file(&path).unwrap();
-            fs::write(&path, bytes).unwrap();
+            spoil_middle(&path);
         }
     }
+}
+
+/// Overwrites the middle of a file, of a pack more than the head of a record: that alone is no
+/// damage of an object.
+fn spoil_middle(path: &Path) {
+    const SPOILT: usize = 64;
+    let mut bytes = fs::read(path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes.iter_mut().skip(middle).take(SPOILT).for_each(|byte| *byte ^= 0x55);
+    fs::remove_file(path).unwrap();
+    fs::write(path, bytes).unwrap();
 }
 
 fn files(dir: &Path) -> Vec<PathBuf> {
@@ -179,11 +186,7 @@ fn a_pull_gives_back_the_lost_chunk_of_a_long_list_of_names() {
     let packs = fs::read_dir(here.root.join("objects/packs")).unwrap();
     let packs = packs.map(|pack| pack.unwrap().path());
     let pack = packs.max_by_key(|pack| fs::metadata(pack).unwrap().len()).unwrap();
-    let mut bytes = fs::read(&pack).unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 1;
-    fs::remove_file(&pack).unwrap();
-    fs::write(&pack, bytes).unwrap();
+    spoil_middle(&pack);
     // What is damaged goes into quarantine, and the list stays without it: nothing else has it.
     fs::remove_dir_all(travel.fixture.project()).unwrap();
     fs::create_dir(travel.fixture.project()).unwrap();
