@@ -330,6 +330,9 @@ mod tests {
             assert_eq!(told(text), expected, "{text}");
         }
         assert_eq!(settings(b"[core"), None);
+        // Too many keys for a look are no way to stop the report.
+        let many: String = (0..=MAX_KEYS).map(|n| format!("\tk{n} = x\n")).collect();
+        assert_eq!(settings(format!("[alias]\n{many}").as_bytes()), None);
     }
 
     #[test]

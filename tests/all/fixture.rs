@@ -209,8 +209,8 @@ impl Fixture {
         command
     }
 
-    /// Copies the project and the home from one directory of the fixture to another, in the place of
-    /// those that are there; "" is the fixture's own.
+    /// Copies the project and the home from one directory of the fixture to another, in the place
+    /// of those that are there; "" is the fixture's own.
     pub fn copy_state(&self, from: &str, to: &str) {
         for name in ["project", "home"] {
             let target = self.path(to).join(name);

@@ -10,48 +10,40 @@ use std::process::{Command, Stdio};
 use nono_engine::sys::Dir;
 use nono_engine::walk::{ExclusionConfig, Filter, Ignores, Mode, Repository, list};
 
+use crate::random::Random;
+
 /// Ignore files of one run, and the paths that are asked about under each.
 const FILES: u64 = 250;
 const PATHS: usize = 48;
 
-/// xorshift64*: the same seed gives the same run.
-struct Random(u64);
+/// Names and rules of one seed.
+struct Words(Random);
 
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % bound
-    }
-
-    fn of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len())]
-    }
-
+impl Words {
     fn name(&mut self) -> Vec<u8> {
         // No colon: git gives those at the beginning of a path a meaning.
         const BYTES: &[u8] = b"aaaabbbcc.-1 !#[]{},^*?\\A\xc3\xa9\xff\t$";
-        let length = 1 + self.below(4);
-        let name: Vec<u8> = (0..length).map(|_| self.of(BYTES)).collect();
+        let length = 1 + self.0.below(4);
+        let name: Vec<u8> = (0..length).map(|_| self.0.of(BYTES)).collect();
         if matches!(&*name, b"." | b"..") { b"a".to_vec() } else { name }
     }
 
     fn part(&mut self) -> Vec<u8> {
-        const PARTS: &[u8] = b"*|*|*|?|a|a|b|c|.|-|1| |{a,b}|{|}|,|[ab]|[!a]|[^b]|[a-c]|[]a]|[a|[|]\
+        const PARTS: &[u8] =
+            b"*|*|*|?|a|a|b|c|.|-|1| |{a,b}|{|}|,|[ab]|[!a]|[^b]|[a-c]|[]a]|[a|[|]\
             |[!]a]|[a-|[\\]a]|[[:alpha:]]|[[:digit:]b]|[[:none:]]|[[:a]|[:a:]|[b-a]|[a-c-]|[--1]\
-            |[\\a-c]|[[a]|[[:space:]]|[[:punct:]]|\\a|\\*|\\?|\\[|\\\\|\\ |\\|\\!|\\#|A|\xc3\xa9|\xff\
-            |**|***|\t|$|^|[[:alpha:]|[a-\\c]|[!a-b]";
+            |[\\a-c]|[[a]|[[:space:]]|[[:punct:]]|\\a|\\*|\\?|\\[|\\\\|\\ |\\|\\!|\\#|A|\xc3\xa9\
+            |\xff|**|***|\t|$|^|[[:alpha:]|[a-\\c]|[!a-b]";
         let parts: Vec<&[u8]> = PARTS.split(|byte| *byte == b'|').collect();
-        let length = self.of(&[1, 1, 1, 2, 2, 3]);
-        (0..length).map(|_| self.of(&parts)).collect::<Vec<_>>().concat()
+        let length = self.0.of(&[1, 1, 1, 2, 2, 3]);
+        (0..length).map(|_| self.0.of(&parts)).collect::<Vec<_>>().concat()
     }
 
     /// A pattern that comes near to a path, or to its name.
     fn like(&mut self, path: &[u8]) -> Vec<u8> {
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-        let path = if self.below(2) == 0 { name } else { path };
-        let pieces = path.iter().map(|byte| match (self.below(12), byte) {
+        let path = if self.0.below(2) == 0 { name } else { path };
+        let pieces = path.iter().map(|byte| match (self.0.below(12), byte) {
             (0, b'/') => b"/**/".to_vec(),
             (_, b'/') => b"/".to_vec(),
             (0, _) => b"*".to_vec(),
@@ -65,18 +57,19 @@ impl Random {
     }
 
     fn rule(&mut self, paths: &[Vec<u8>]) -> Vec<u8> {
-        let parts = self.of(&[1, 1, 1, 2, 2, 3]);
+        let parts = self.0.of(&[1, 1, 1, 2, 2, 3]);
         let mut parts: Vec<_> = (0..parts).map(|_| self.part()).collect();
-        if parts.len() > 1 && self.below(3) == 0 {
-            let at = self.below(parts.len());
+        if parts.len() > 1 && self.0.below(3) == 0 {
+            let at = self.0.below(parts.len());
             parts[at] = b"**".to_vec();
         }
-        if self.below(2) == 0 {
-            let at = self.below(paths.len());
+        if self.0.below(2) == 0 {
+            let at = self.0.below(paths.len());
             parts = vec![self.like(&paths[at])];
         }
-        let before: &[u8] = self.of(&[b"", b"", b"", b"", b"!", b"/", b"!/", b"#", b" ", b"//"]);
-        let behind: &[u8] = self.of(&[b"", b"", b"", b"", b"/", b" ", b"\\ ", b"  ", b"\r", b"//"]);
+        let before: &[u8] = self.0.of(&[b"", b"", b"", b"", b"!", b"/", b"!/", b"#", b" ", b"//"]);
+        let behind: &[u8] =
+            self.0.of(&[b"", b"", b"", b"", b"/", b" ", b"\\ ", b"  ", b"\r", b"//"]);
         [before, &parts.join(&b'/'), behind].concat()
     }
 }
@@ -148,7 +141,7 @@ fn random_rules_ignore_what_git_ignores() {
     let seed: u64 = seed.unwrap_or(1);
     let (mut compared, mut ignored) = (0, 0);
     for file in 1..=FILES {
-        let mut random = Random((seed << 32 | file).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut words = Words(Random::new(seed << 32 | file));
         let temp = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let top = temp.path();
         let made = Command::new("git").current_dir(top).args(["init", "-q"]).status().unwrap();
@@ -156,14 +149,14 @@ fn random_rules_ignore_what_git_ignores() {
         let mut paths: Vec<Vec<u8>> = Vec::new();
         let mut directories: Vec<Vec<u8>> = vec![Vec::new()];
         while paths.len() < PATHS {
-            let at = random.below(directories.len());
-            let (above, name) = (directories[at].clone(), random.name());
+            let at = words.0.below(directories.len());
+            let (above, name) = (directories[at].clone(), words.name());
             let path = if above.is_empty() { name } else { [&above, &b"/"[..], &name].concat() };
             let on_disk = top.join(std::ffi::OsStr::from_bytes(&path));
             if on_disk.symlink_metadata().is_ok() {
                 continue;
             }
-            if random.below(3) == 0 {
+            if words.0.below(3) == 0 {
                 fs::create_dir(&on_disk).unwrap();
                 directories.push(path.clone());
             } else {
@@ -171,11 +164,11 @@ fn random_rules_ignore_what_git_ignores() {
             }
             paths.push(path);
         }
-        let nested = random.below(directories.len());
+        let nested = words.0.below(directories.len());
         let places = if nested == 0 { vec![0] } else { vec![0, nested] };
         let mut all_rules = Vec::new();
         for at in places {
-            let rules = (0..2 + random.below(10)).map(|_| random.rule(&paths));
+            let rules = (0..2 + words.0.below(10)).map(|_| words.rule(&paths));
             let rules: Vec<_> = rules.filter(|rule| !is_unclear(rule)).collect();
             let place = top.join(std::ffi::OsStr::from_bytes(&directories[at]));
             fs::write(place.join(".gitignore"), rules.join(&b'\n')).unwrap();

@@ -71,6 +71,7 @@ mod preflight;
 mod profiles;
 mod proof;
 mod quiet;
+mod random;
 mod read_only;
 mod readme;
 mod reference;

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::fixture::Fixture;
+use crate::random::Random;
 
 /// Steps of one project, before the next one begins.
 const STEPS: usize = 14;
@@ -52,22 +53,6 @@ fn look(project: &Path) -> State {
     state
 }
 
-/// Pseudo-random numbers: xorshift64*.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % bound
-    }
-
-    fn name(&mut self) -> &'static str {
-        NAMES[self.below(NAMES.len())]
-    }
-}
-
 /// One change of a project, which makes room for itself.
 #[derive(Debug)]
 enum Change {
@@ -81,7 +66,7 @@ enum Change {
 
 impl Change {
     fn any(random: &mut Random) -> Self {
-        let (name, other) = (random.name(), random.name());
+        let (name, other) = (random.of(&NAMES), random.of(&NAMES));
         match random.below(10) {
             0..=3 => Self::Write(name, random.below(5) as u8),
             4 => Self::Mode(name, [0o600, 0o644, 0o755, 0o444][random.below(4)]),
@@ -113,7 +98,8 @@ impl Change {
                 let free = free(name);
                 let text = format!("text {content}");
                 format!(
-                    "if [ -f {name} ] && [ ! -L {name} ]; then :; else {free} fi; echo {text} > {name}"
+                    "if [ -f {name} ] && [ ! -L {name} ]; then :; else {free} fi
+                    echo {text} > {name}"
                 )
             }
             Self::Mode(name, mode) => {
@@ -168,7 +154,7 @@ impl Model {
         symlink("a", fixture.project().join("c")).unwrap();
         Self {
             fixture,
-            random: Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1),
+            random: Random::new(seed),
             runs: BTreeMap::new(),
             restores: BTreeMap::new(),
             taken_back: BTreeSet::new(),
@@ -214,7 +200,7 @@ impl Model {
     }
 
     fn undo(&mut self) {
-        let path = (self.random.below(3) == 0).then(|| self.random.name());
+        let path = (self.random.below(3) == 0).then(|| self.random.of(&NAMES));
         let words = [&["undo", "--yes", "--json"][..], path.as_slice()].concat();
         self.story.push(words.join(" "));
         let before = self.state();
@@ -323,7 +309,7 @@ impl Model {
             [from, to, before, after].into_iter().flat_map(State::keys).collect();
         for path in paths {
             let [was, target, now, is] = [from, to, before, after].map(|state| state.get(path));
-            // A directory goes and comes with what is in it; other names of a file change its count.
+            // A directory goes and comes with its contents; other names of a file change its count.
             let same = |a: Option<&Entry>, b: Option<&Entry>| match (a, b) {
                 (Some(Entry::Directory), None) | (None, Some(Entry::Directory)) => true,
                 (

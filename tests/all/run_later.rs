@@ -21,7 +21,8 @@ fn what_a_command_planted_is_named_in_words() {
     let fixture = repository();
     let script = "printf '#!/bin/sh\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit
         git config core.fsmonitor .git/x; git config alias.st '!x'; git config user.name n
-        echo 'export A=1' > .envrc; mkdir -p .github/workflows; echo on: push > .github/workflows/ci.yml
+        echo 'export A=1' > .envrc; mkdir -p .github/workflows
+        echo on: push > .github/workflows/ci.yml
         sed -i s/true/x/ package.json; echo 1 > plain; echo '#' > .git/hooks/new.sample";
     let run = fixture.record(script).success();
     let names = [

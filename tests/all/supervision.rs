@@ -8,7 +8,8 @@ use crate::fixture::{Finished, Fixture, finished};
 use crate::held::Held;
 use crate::terminal::{Terminal, eventually};
 
-fn shell(fixture: &Fixture) -> Terminal {
+/// A shell in the project of a fixture, on a terminal.
+pub fn shell(fixture: &Fixture) -> Terminal {
     let terminal = Terminal::start(
         &fixture.path("tmux"),
         &fixture.project(),

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::fixture::{Fixture, finished};
 use crate::held::Held;
 use crate::hooks::{Agent, steps};
-use crate::terminal::Terminal;
+use crate::supervision::shell;
 
 /// A session of three steps on one file: at its beginning, in its middle, at its end.
 fn three_steps(fixture: &Fixture) -> String {
@@ -318,13 +318,7 @@ fn the_undo_of_a_step_beside_a_run_is_refused_or_forced_and_never_asks_a_program
     let refused = fixture.nono(&["undo", "--step", &step, "--yes"]).fails(1, "is running in");
     assert!(refused.says("--force restores while it works"), "{}", refused.stderr);
     // A program is not asked, on a terminal either.
-    let terminal = Terminal::start(
-        &fixture.path("tmux"),
-        &fixture.project(),
-        &fixture.path("home"),
-        "env PS1='ready> ' bash --norc --noprofile -i",
-    );
-    terminal.wait_for("ready>");
+    let terminal = shell(fixture);
     let nono = env!("CARGO_BIN_EXE_nono");
     terminal.line(&format!("{nono} undo --step {step} --yes --json; echo \"ended with $?\""));
     terminal.wait_for("ended with 1");
