@@ -14,8 +14,6 @@ use nono_engine::snapshot::SessionDir;
 pub(super) struct Together {
     began: Timestamp,
     tracked: Vec<PathBuf>,
-    /// Ids of the sessions that were running when it began.
-    seen: Vec<String>,
 }
 
 impl Together {
@@ -42,14 +40,13 @@ impl Together {
                 command(session)
             ));
         }
-        let seen = running.into_iter().map(|session| session.session_id).collect();
-        Self { began, tracked, seen }
+        Self { began, tracked }
     }
 
     /// Names the runs that were at work meanwhile.
     pub(super) fn report(&self, catalog: &Catalog, session: &SessionDir, context: &Context) {
-        let Self { began, tracked, seen } = self;
-        match worked_meanwhile(catalog, session, *began, tracked, seen) {
+        let Self { began, tracked } = self;
+        match worked_meanwhile(catalog, session, *began, tracked) {
             Ok(others) => {
                 for other in others {
                     context.warn(format_args!(

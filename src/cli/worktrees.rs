@@ -3,8 +3,8 @@
 //! In a linked work tree a commit adds objects, refs and logs to the repository that it belongs to.
 //! The command may write these, and neither hooks nor settings, which count for everybody who works
 //! there. A snapshot has only what is of this work tree alone: its HEAD and index, and the branch
-//! that is checked out; or the reftables, if the refs are in these. Below the top of a repository, git can look at its history and make no
-//! commit.
+//! that is checked out; or the reftables, if the refs are in these. Below the top of a repository,
+//! git can look at its history and make no commit.
 
 use std::path::{Path, PathBuf};
 

@@ -3,8 +3,8 @@
 //! What a restore changes while a command runs is recorded as the command's work. So no run begins
 //! beside a restore, and no restore beside a run, whatever program asks for it. A restore marks its
 //! paths first and looks for runs then. A run has its session first, and waits then until no mark
-//! concerns it. Whoever comes second sees the other, in whatever order the two go on. Files that are
-//! not recorded are no obstacle.
+//! concerns it. Whoever comes second sees the other, in whatever order the two go on. Files that
+//! are not recorded are no obstacle.
 
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -85,8 +85,8 @@ impl Default for RunsAtWork {
 }
 
 impl SnapshotManager {
-    /// Marks the paths of a restore, and then looks for runs at work on them. Without a mark, as on a
-    /// full disk, a restore is done all the same. A session outside of a store has no runs beside
+    /// Marks the paths of a restore, and then looks for runs at work on them. Without a mark, as on
+    /// a full disk, a restore is done all the same. A session outside of a store has no runs beside
     /// it.
     pub(super) fn begin_restore(
         &self,
@@ -120,13 +120,15 @@ impl SnapshotManager {
     }
 }
 
-/// The sessions of a store whose command is running now, and may write to one of these paths.
+/// The sessions of a store whose command is running now and may write to one of these paths, by
+/// id.
 ///
 /// # Errors
 /// When the store cannot be listed.
 pub(crate) fn runs_on(store: &Path, paths: &[PathBuf]) -> Result<Vec<SessionDir>, ManifestError> {
     let mut running = SessionDir::all_below(store)?;
     running.retain(|session| works_on(session, paths));
+    running.sort_by_key(SessionDir::id);
     Ok(running)
 }
 

@@ -100,9 +100,10 @@ impl Contested {
     ) -> Result<(), StoreError> {
         let mut paths: HashSet<Vec<u8>> = HashSet::new();
         let mut git_dirs: HashSet<Vec<u8>> = HashSet::new();
-        let work = rival.links();
-        let own_work = work.iter().filter(|link| link.makers.session);
-        for link in own_work.filter(|link| changed.may_overlap(link.window)) {
+        let all = rival.links();
+        let work: Vec<&Link<'_>> =
+            all.iter().filter(|it| it.makers.session && it.window.overlaps(rival.span)).collect();
+        for link in &work {
             link.each_change(source, |path, _| {
                 if changed.in_window(&changed.paths, &path, link.window) {
                     paths.insert(path);
@@ -116,15 +117,13 @@ impl Contested {
         }
         // The refs of a repository that a linked work tree belongs to are not recorded with it.
         for common in rival.repositories_elsewhere() {
-            let is_shared = work.iter().any(|link| {
-                link.makers.session
-                    && changed.in_window(&changed.repositories, &common, link.window)
-            });
-            if is_shared {
+            let is_shared =
+                |link: &&Link<'_>| changed.in_window(&changed.repositories, &common, link.window);
+            if work.iter().any(is_shared) {
                 git_dirs.insert(common);
             }
         }
-        if let Some((before, window)) = rival.unfinished(&work) {
+        if let Some((before, window)) = rival.unfinished(&all) {
             let roots = (read_root_tree(source, before)?, read_root_tree(source, last)?);
             let mut then = Lookup::new(source, &roots.0);
             let mut now = Lookup::new(source, &roots.1);
@@ -154,13 +153,14 @@ impl Contested {
     /// Makes conflicts of what the plan would take back, and names the sessions in those that are
     /// known. `left` are paths that stay already.
     pub(super) fn settle(
-        mut self,
+        self,
         plan: &RestorePlan,
         repositories: &Repositories,
         conflicts: &mut AllConflicts,
         left: &HashSet<Vec<u8>>,
     ) {
-        if !self.paths.is_empty() {
+        let Self { paths: contested, repositories: git_dirs } = self;
+        if !contested.is_empty() {
             let mut settled = Conflicts::default();
             let mut known = conflicts.paths.iter().peekable();
             for (path, told) in plan.changes.iter() {
@@ -168,25 +168,21 @@ impl Contested {
                 let change = told.change_type().filter(|_| {
                     !left.contains(&path)
                         && repositories.of_path(&path).is_none()
-                        && self.paths.contains_key(&path)
+                        && contested.contains_key(&path)
                 });
-                let contested =
+                let new =
                     change.map(|change| Later { change_type: inverse(change), user_edit: None });
-                if let Some(later) = later.or(contested) {
+                if let Some(later) = later.or(new) {
                     settled.push(&path, later);
                 }
             }
             drop(known);
             conflicts.paths = settled;
         }
-        let touched: HashSet<Vec<u8>> = if self.repositories.is_empty() {
-            HashSet::new()
-        } else {
-            let paths = plan.changes.iter().map(|(path, _)| path);
-            paths.filter_map(|path| repositories.of_path(&path).map(<[u8]>::to_vec)).collect()
-        };
-        for (git_dir, sessions) in self.repositories {
-            if left.contains(&git_dir) || !touched.contains(&git_dir) {
+        let changed =
+            if git_dirs.is_empty() { HashSet::new() } else { repositories.changed_by(plan) };
+        for (git_dir, sessions) in git_dirs {
+            if left.contains(&git_dir) || !changed.contains(&git_dir) {
                 continue;
             }
             let path = to_path(&git_dir);
@@ -202,7 +198,7 @@ impl Contested {
                 }),
             }
         }
-        conflicts.beside = std::mem::take(&mut self.paths);
+        conflicts.beside = contested;
     }
 }
 
@@ -218,8 +214,6 @@ fn inverse(change: ChangeType) -> ChangeType {
 /// When the undone session may have changed each path.
 #[derive(Debug, Default)]
 struct Changes {
-    /// The time of all of them.
-    span: Option<Window>,
     paths: HashMap<Vec<u8>, Vec<Window>>,
     repositories: HashMap<Vec<u8>, Vec<Window>>,
 }
@@ -245,8 +239,7 @@ impl Changes {
         own: &[Link<'_>],
         repositories: &Repositories,
     ) -> Result<Self, StoreError> {
-        let span = Link::merged(own).map(|all| all.window);
-        let mut found = Self { span, ..Self::default() };
+        let mut found = Self::default();
         for link in own {
             link.each_change(source, |path, _| {
                 found.paths.entry(path).or_default().push(link.window);
@@ -256,11 +249,6 @@ impl Changes {
             }
         }
         Ok(found)
-    }
-
-    /// Whether anything was changed in a time.
-    fn may_overlap(&self, window: Window) -> bool {
-        self.span.is_some_and(|span| span.overlaps(window))
     }
 
     fn in_window(
@@ -276,6 +264,8 @@ impl Changes {
 /// Another session that worked at the same time.
 struct Rival {
     id: String,
+    /// The time of the undone session.
+    span: Window,
     metadata: SessionMetadata,
     chain: Vec<LoadedManifest>,
     /// Whether its command is at work now, or was killed while the undone session was at work.
@@ -283,8 +273,8 @@ struct Rival {
 }
 
 impl Rival {
-    /// `None`: it did nothing at that time.
-    /// `beside`: the runs that were at work when the undone session began.
+    /// `None`: it did nothing in the time of the undone session, which is `span`. `beside` are the
+    /// runs that were at work when that began.
     fn read(
         other: &SessionDir,
         span: Window,
@@ -309,7 +299,7 @@ impl Rival {
             return Ok(None);
         }
         let chain = other.recorded_chain(&metadata)?;
-        Ok(Some(Self { id: other.id(), metadata, chain, is_unfinished }))
+        Ok(Some(Self { id: other.id(), span, metadata, chain, is_unfinished }))
     }
 
     fn links(&self) -> Vec<Link<'_>> {

@@ -109,7 +109,6 @@ impl SnapshotManager {
             let made: HashSet<&Vec<u8>> = plan.actions.directories.iter().collect();
             let stays: HashSet<Vec<u8>> =
                 undone.iter().filter(|path| !made.contains(path)).cloned().collect();
-            drop(made);
             plan.narrow(|path, _| is_meant(path), |path, _| is_meant(path), &stays);
         }
         let mut conflicts = if has_later_changes {
@@ -258,7 +257,7 @@ fn undone_before(
                 undone.remove(&path);
             }
         } else if !record.left_some {
-            // What could not be restored then may be restored now.
+            // A path that could not be restored then may be restored now.
             undone.extend(paths.filter(|path| repositories.of_path(path).is_none()));
         }
     }

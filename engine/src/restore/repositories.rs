@@ -223,6 +223,15 @@ impl Repositories {
         Ok(found)
     }
 
+    /// The git directories in which a plan changes something.
+    pub(super) fn changed_by(&self, plan: &RestorePlan) -> HashSet<Vec<u8>> {
+        if self.dirs.is_empty() {
+            return HashSet::new();
+        }
+        let paths = plan.changes.iter().map(|(path, _)| path);
+        paths.filter_map(|path| self.of_path(&path).map(<[u8]>::to_vec)).collect()
+    }
+
     /// Takes the conflicts in git directories out of `paths`, and returns those that somebody has
     /// to decide about, one for each repository.
     pub(super) fn conflicts(
@@ -237,9 +246,7 @@ impl Repositories {
         let (Some(last), false) = (last, self.dirs.is_empty()) else { return Ok(Vec::new()) };
         let last = &last.manifest.merkle_root;
         let mut decided: BTreeMap<Vec<u8>, Option<Conflict>> = BTreeMap::new();
-        let concerned = plan.changes.iter().map(|(path, _)| path);
-        let concerned: HashSet<Vec<u8>> =
-            concerned.filter_map(|path| self.of_path(&path).map(<[u8]>::to_vec)).collect();
+        let concerned = self.changed_by(plan);
         let locks = self.locks(source, last, current_root, plan)?;
         for git_dir in concerned {
             let conflict = match locks.get(&git_dir) {

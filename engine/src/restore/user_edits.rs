@@ -1,8 +1,8 @@
 //! The user's own edits between the calls of an agent: an undo of the agent's session spares them.
 //!
 //! The [links](super::makers) of the session say whose each change is. A path that only the user
-//! changed stays, and is named as spared. A path that both changed, or may have, is a conflict. In a
-//! session with a damaged state, every path is one.
+//! changed stays, and is named as spared. A path that both changed, or may have, is a conflict. In
+//! a session with a damaged state, every path is one.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
@@ -145,11 +145,9 @@ impl UserEdits {
         }
         drop(known);
         conflicts.paths = settled;
-        let is_in_plan = |git_dir: &[u8]| {
-            plan.changes.iter().any(|(path, _)| repositories.of_path(&path) == Some(git_dir))
-        };
+        let changed = repositories.changed_by(plan);
         for (git_dir, touched) in &self.repositories {
-            if left.contains(git_dir) || !is_in_plan(git_dir) {
+            if left.contains(git_dir) || !changed.contains(git_dir) {
                 continue;
             }
             let path = to_path(git_dir);

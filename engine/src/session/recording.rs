@@ -229,13 +229,15 @@ impl Recording {
         let mut metadata = SessionMetadata::new(String::new(), command.collect(), tracked.clone());
         metadata.origin = request.origin;
         metadata.agent = agent;
-        let running = runs_on(&root, &tracked).map_err(SnapshotError::from)?;
-        metadata.beside = running.iter().map(SessionDir::id).collect();
         if request.origin == SessionOrigin::Run {
             metadata.label.clone_from(&request.label);
         }
         let (session, running) = create_session(&root, metadata.clone())?;
         metadata.session_id = session.id();
+        if let Err(error) = note_beside(&root, &session, &mut metadata) {
+            discard(&root, &session)?;
+            return Err(SnapshotError::from(error).into());
+        }
         let asked = Arc::clone(&progress);
         let started = SnapshotManager::new(
             session.path(),
@@ -363,6 +365,22 @@ impl Recording {
         let Comparison { changes, touched } = comparison;
         Ok(Recorded { last: manifest, changes, touched, session_root })
     }
+}
+
+/// Notes in a new session which runs are at work on its paths. It is listed by now: of two that
+/// begin at once, one at least sees the other.
+fn note_beside(
+    root: &Path,
+    session: &SessionDir,
+    metadata: &mut SessionMetadata,
+) -> Result<(), ManifestError> {
+    let mut running = runs_on(root, &metadata.tracked_paths)?;
+    running.retain(|other| other.id() != session.id());
+    if running.is_empty() {
+        return Ok(());
+    }
+    metadata.beside = running.iter().map(SessionDir::id).collect();
+    session.save_metadata(metadata)
 }
 
 /// Makes an empty session below `root`, with a fresh id and a link to the shared objects. It

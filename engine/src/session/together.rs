@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 use super::catalog::{Catalog, CatalogError};
 use super::summary::{SessionStatus, SessionSummary};
+use crate::restore::runs_on;
 use crate::snapshot::{SessionDir, SessionOrigin};
 
 /// The sessions whose command is running now and may write below these paths, or above them.
@@ -18,17 +19,26 @@ pub fn running_on(
     paths: &[PathBuf],
     except: Option<&SessionDir>,
 ) -> Result<Vec<SessionSummary>, CatalogError> {
-    let mut running = catalog.listed()?.sessions;
-    running.retain(|session| {
-        session.status == SessionStatus::Running
-            && except.is_none_or(|except| except.id() != session.session_id)
-            && session.overlaps(paths.iter().map(PathBuf::as_path))
-    });
+    let mut running = Vec::new();
+    for root in catalog.roots() {
+        for session in runs_on(root, paths)? {
+            if except.is_some_and(|except| except.id() == session.id()) {
+                continue;
+            }
+            match SessionSummary::of(&session) {
+                Ok(summary) => running.push(summary),
+                Err(_) if session.is_gone() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    // One may have ended since.
+    running.retain(|session| session.status == SessionStatus::Running);
     Ok(running)
 }
 
 /// The sessions whose command ran between `began` and now on the paths that `session` tracks: what
-/// they changed is in it too. `seen`: ids of those that ran when it began.
+/// they changed is in it too.
 ///
 /// # Errors
 /// When the sessions cannot be listed.
@@ -37,8 +47,8 @@ pub fn worked_meanwhile(
     session: &SessionDir,
     began: Timestamp,
     tracked: &[PathBuf],
-    seen: &[String],
 ) -> Result<Vec<SessionSummary>, CatalogError> {
+    let beside = session.metadata()?.beside;
     let mut others = catalog.listed()?.sessions;
     others.retain(|other| {
         // One without an end that does not run now may have ended long before.
@@ -48,7 +58,7 @@ pub fn worked_meanwhile(
         };
         other.origin == SessionOrigin::Run
             && other.session_id != session.id()
-            && (worked || seen.contains(&other.session_id))
+            && (worked || beside.contains(&other.session_id))
             && other.overlaps(tracked.iter().map(PathBuf::as_path))
     });
     Ok(others)
