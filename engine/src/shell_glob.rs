@@ -385,7 +385,7 @@ mod tests {
     }
 
     proptest! {
-        /// What `reach` says of a path holds for everything below it.
+        /// The answer of `reach` for a path holds for everything below it.
         #[test]
         fn nothing_below_a_path_apart_matches(
             glob in "[ab.*/?{},\\[\\]\\\\]{0,12}",

@@ -27,8 +27,12 @@ pub(crate) fn default() -> walk::ExclusionConfig {
 impl ExclusionConfig {
     #[new]
     #[pyo3(
-        signature = (use_gitignore = true, exclude_patterns = vec![], exclude_globs = vec![], force_include = vec![], prune_patterns = vec![], ignored = "small"),
-        text_signature = "(use_gitignore=True, exclude_patterns=[], exclude_globs=[], force_include=[], prune_patterns=[], ignored='small')"
+        signature = (
+            use_gitignore = true, exclude_patterns = vec![], exclude_globs = vec![],
+            force_include = vec![], prune_patterns = vec![], ignored = "small"
+        ),
+        text_signature = "(use_gitignore=True, exclude_patterns=[], exclude_globs=[], \
+                          force_include=[], prune_patterns=[], ignored='small')"
     )]
     fn new(
         use_gitignore: bool,

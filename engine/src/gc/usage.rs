@@ -83,7 +83,7 @@ pub fn disk_usage(root: &Path) -> Result<u64, CleanupError> {
         };
         for listed in dir.names()? {
             let Some(stat) = dir.try_stat(&listed.name)? else { continue };
-            // What is mounted there is no part of the store.
+            // A file system that is mounted there is no part of the store.
             let is_other = stat.dev != top.dev;
             let is_directory = stat.kind == FileKind::Directory;
             let is_counted =

@@ -53,7 +53,7 @@ impl<'a> KnownState<'a> {
 #[derive(Default)]
 pub(super) struct LeftOutPaths {
     all: HashSet<Box<[u8]>>,
-    /// Those that a maker's mark left out.
+    /// The paths among them that a maker's mark left out.
     made: BTreeSet<Box<[u8]>>,
 }
 

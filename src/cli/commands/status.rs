@@ -136,7 +136,9 @@ pub(in crate::cli) fn run(args: &StatusArgs, store: &StoreArgs, context: &Contex
             MovedProject { moved, session_id }
         }),
         session: session.cloned().map(|mut session| {
-            if let Ok(directory) = catalog.find(&session.session_id) {
+            if session.agent.is_some()
+                && let Ok(directory) = catalog.find(&session.session_id)
+            {
                 session.count_own_changes(&directory);
             }
             session

@@ -283,10 +283,14 @@ fn steps_of_prompt(session: &SessionDir, prompt: u64) -> Result<Vec<StepEntry>, 
 /// `--keep-commits`.
 fn is_as_asked(report: &StepUndoReport, conflicts: &ConflictArgs) -> bool {
     let is_kept = |conflict: &StepConflict| {
-        let is_git = conflict.path.components().any(|name| name.as_os_str() == ".git");
-        if is_git { conflicts.keep_commits } else { conflicts.keep_newer }
+        if is_of_git(conflict) { conflicts.keep_commits } else { conflicts.keep_newer }
     };
     report.restore.is_complete() && report.step_conflicts.iter().all(is_kept)
+}
+
+/// Whether commits or branches stay, which no flag takes back.
+fn is_of_git(conflict: &StepConflict) -> bool {
+    conflict.path.components().any(|name| name.as_os_str() == ".git")
 }
 
 fn print(
@@ -343,7 +347,8 @@ fn print(
     if let Some(conflict) = report.step_conflicts.first() {
         let step = conflict.step;
         context.say(format_args!("what step {step} did there: {NONO} show --diff {id}#{step}"));
-        if !args.conflicts.force && code != 0 {
+        let has_files = !report.step_conflicts.iter().all(is_of_git);
+        if has_files && !args.conflicts.force && code != 0 {
             context.say("  undo that too: --force; leave it: --keep-newer");
         }
     }

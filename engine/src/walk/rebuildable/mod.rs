@@ -1,8 +1,8 @@
 //! Directories that a program makes again: proved by the mark that their maker left in them.
 //!
-//! A name alone proves nothing, because anybody can give it. A mark covers what its maker makes,
-//! and nothing else: a person's files in a marked directory are *foreign* to the maker, and are
-//! recorded like those of any other directory. The proof says that the contents are worth no alarm;
+//! A name alone proves nothing, because any program can give it. A mark covers what its maker
+//! makes, and nothing else: a person's files in a marked directory are *foreign* to the maker, and
+//! are recorded like those of any other directory. The proof says that the contents are worth no alarm;
 //! it does not say that they are harmless, and nothing is removed because of it.
 //!
 //! A maker that lists its files is believed (`RECORD` files, locks of package managers). Of the

@@ -178,7 +178,8 @@ mod tests {
 
     #[test]
     fn locks_name_packages_by_paths() {
-        let npm = r#"{"packages": {"node_modules/a": {"version": "1.0.0", "resolved": "https://r/a"},
+        let npm = r#"{"packages": {
+            "node_modules/a": {"version": "1.0.0", "resolved": "https://r/a"},
             "node_modules/@s/b": {}, "node_modules/a/node_modules/c": {}, "packages/w": {},
             "packages/w/node_modules/d": {}, "node_modules/": {}}}"#;
         assert_eq!(all(npm, Form::Paths, "node_modules/"), ["@s/b", "a"]);

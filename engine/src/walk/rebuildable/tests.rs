@@ -112,7 +112,8 @@ const VENV: &[&str] = &[
 ];
 const PACKAGES: &[&str] = &[
     "p/package.json={}",
-    "p/node_modules/.package-lock.json={\"packages\":{\"node_modules/a\":{},\"node_modules/@s/b\":{}}}",
+    "p/node_modules/.package-lock.json={\"packages\":{\"node_modules/a\":{},\
+     \"node_modules/@s/b\":{}}}",
     "p/node_modules/.bin/a->../a/cli.js",
     "p/node_modules/a/index.js",
     "p/node_modules/a/node_modules/nested/index.js",
