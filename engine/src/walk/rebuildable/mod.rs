@@ -2,8 +2,8 @@
 //!
 //! A name alone proves nothing, because any program can give it. A mark covers what its maker
 //! makes, and nothing else: a person's files in a marked directory are *foreign* to the maker, and
-//! are recorded like those of any other directory. The proof says that the contents are worth no alarm;
-//! it does not say that they are harmless, and nothing is removed because of it.
+//! are recorded like those of any other directory. The proof says that the contents are worth no
+//! alarm; it does not say that they are harmless, and nothing is removed because of it.
 //!
 //! A maker that lists its files is believed (`RECORD` files, locks of package managers). Of the
 //! others the layout is known. A `CACHEDIR.TAG` of an unknown maker proves nothing, unless the name
