@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::event::Event;
+use super::event::{Event, EventKind};
 use super::place::project_of;
 use super::spool::Kept;
 use super::state::{Action, AgentState};
@@ -97,7 +97,16 @@ impl Recorder {
             Some(opened) => opened,
             None => self.open(kept, event)?,
         };
-        record_actions(&opened.manager, opened.is_fresh, actions, settle)
+        let session = opened.manager.session();
+        // The client may not wait for the state before its call.
+        if matches!(event.kind, EventKind::Before(_)) {
+            session.note_call()?;
+        }
+        record_actions(&opened.manager, opened.is_fresh, actions, settle)?;
+        if !kept.agent.is_at_work() {
+            session.note_no_call()?;
+        }
+        Ok(())
     }
 
     fn open(&self, kept: &mut Kept, event: &Event) -> Result<Opened, RecordStepError> {

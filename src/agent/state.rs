@@ -64,6 +64,12 @@ impl AgentState {
         self.prompt.as_ref()
     }
 
+    /// Whether a call has begun and not ended, or a command of one may be at work in the
+    /// background.
+    pub fn is_at_work(&self) -> bool {
+        !self.running.is_empty() || self.background.is_some()
+    }
+
     /// A call of a tool of our own server that has begun and not ended, and the subagent that makes
     /// it. `tool` is the server's own name of the tool.
     pub(super) fn own_call(&self, tool: &str, title: &str) -> Option<(&Call, Option<&str>)> {

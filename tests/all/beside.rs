@@ -164,6 +164,67 @@ fn of_two_agents_each_undo_spares_the_other_and_asks_about_what_either_may_have_
 }
 
 #[test]
+fn a_call_of_another_agent_that_is_still_at_work_may_have_made_what_changed_since() {
+    let fixture = Fixture::new();
+    for name in ["ones", "either", "before"] {
+        fixture.write(name, "0");
+    }
+    let project = fixture.project().display().to_string();
+    let [one, two] = ["claude-code", "codex"].map(|client| Agent::new(&fixture, client));
+    two.hook("SessionStart", &json!({"source": "startup"}));
+    two.prompt("work");
+    one.hook("SessionStart", &json!({"source": "startup"}));
+    one.prompt("work");
+    one.shell("echo 1 > ones; echo 1 > before");
+    let open = two.call_of("Bash", json!({"command": "make"}));
+    two.before(&open);
+    one.shell("echo 1 > either");
+    one.turn_end();
+    one.end();
+    let list = fixture.nono(&["list", "--json"]).success().json();
+    let id_of = |client: &str| {
+        let mut sessions = list.as_array().unwrap().iter();
+        let session = sessions.find(|session| session["agent"]["client"] == client).unwrap();
+        session["session_id"].as_str().unwrap().to_owned()
+    };
+    let (first, second) = (id_of("claude-code"), id_of("codex"));
+    let contested = |id: &str| {
+        let plan = fixture.nono(&["undo", id, "--dry-run", "--json"]).json();
+        conflicts(&plan, &project)
+    };
+    assert_eq!(contested(&first), [("either".to_owned(), vec![second.clone()])]);
+    // The call has ended, and its state says what may be its work: the same.
+    two.after(&open);
+    assert_eq!(contested(&first), [("either".to_owned(), vec![second])]);
+    // A call that never ends, as of an agent that was killed, is in the way of no later session.
+    two.before(&two.call_of("Bash", json!({"command": "sleep"})));
+    fixture.record("echo 2 > either").success();
+    assert_eq!(contested(&fixture.latest()), []);
+}
+
+#[test]
+fn a_call_that_was_never_heard_of_again_hides_no_later_one() {
+    let fixture = Fixture::new();
+    fixture.write("either", "0");
+    let project = fixture.project().display().to_string();
+    let [one, two] = ["claude-code", "codex"].map(|client| Agent::new(&fixture, client));
+    two.hook("SessionStart", &json!({"source": "startup"}));
+    two.before(&two.call_of("Bash", json!({"command": "refused"})));
+    one.hook("SessionStart", &json!({"source": "startup"}));
+    two.before(&two.call_of("Bash", json!({"command": "make"})));
+    one.shell("echo 1 > either");
+    one.end();
+    let list = fixture.nono(&["list", "--all", "--json"]).success().json();
+    let of = |client: &str| {
+        let mut sessions = list.as_array().unwrap().iter();
+        let session = sessions.find(|session| session["agent"]["client"] == client).unwrap();
+        session["session_id"].as_str().unwrap().to_owned()
+    };
+    let plan = fixture.nono(&["undo", &of("claude-code"), "--dry-run", "--json"]).json();
+    assert_eq!(conflicts(&plan, &project), [("either".to_owned(), vec![of("codex")])]);
+}
+
+#[test]
 fn the_undo_of_a_step_leaves_what_another_agent_may_have_made() {
     let fixture = Fixture::new();
     let [first, second] = two_agents(&fixture);

@@ -485,7 +485,7 @@ fn going_back_to_a_step_names_the_users_own_edits() {
         if ends {
             agent.end();
         }
-        let said = "your own edits go too: edited, gone, made/mine and 1 more";
+        let said = "changed by you or others, and goes too: edited, gone, made/mine and 1 more";
         let planned = fixture.nono(&["undo", "--to-step", "1", "--dry-run"]).success();
         assert!(planned.says(said), "{}", planned.stderr);
         let done = fixture.nono(&["undo", "--to-step", "1", "--yes"]).success();
@@ -495,7 +495,7 @@ fn going_back_to_a_step_names_the_users_own_edits() {
         assert_eq!(text(&fixture, "edited").unwrap(), "mine");
         // Nothing of the user's is newer.
         let later = fixture.nono(&["undo", "--to-step", "2", "--dry-run"]).success();
-        assert!(later.stdout.contains("agents") && !later.says("your own"), "{}", later.stderr);
+        assert!(later.stdout.contains("agents") && !later.says("goes too"), "{}", later.stderr);
     }
 }
 
@@ -513,9 +513,9 @@ fn what_an_undo_and_its_redo_brought_is_no_edit_that_going_back_takes() {
     let back = ["undo", "--to-step", "1", "--dry-run"];
     let planned = fixture.nono(&back).success();
     assert!(planned.stdout.contains("made"), "{}", planned.stdout);
-    assert!(!planned.says("your own"), "{}", planned.stderr);
+    assert!(!planned.says("goes too"), "{}", planned.stderr);
     // After the last call: no step holds it.
     fixture.write("agents", "mine");
     let planned = fixture.nono(&back).success();
-    assert!(planned.says("your own edits go too: agents\n"), "{}", planned.stderr);
+    assert!(planned.says("changed by you or others, and goes too: agents\n"), "{}", planned.stderr);
 }

@@ -5,10 +5,11 @@
 //! session. A path that one of them changed while the other did nothing is the work of that one.
 //!
 //! The times are those of the states: a command works from its first state to its end, an agent
-//! from the state before a call to the state after it. A command that is at work has no last state
-//! yet, and one that was killed never gets one. Then every path that is not as the command found
-//! it may be its work. A killed command that was not at work when the undone session began is no
-//! rival: it had died before, and would stand in the way of every later undo.
+//! from the state before a call to the state after it. A command or a call that is at work has no
+//! last state yet, and a command that was killed never gets one. Then every path that is not as it
+//! was at the beginning may be its work. A killed command that was not at work when the undone
+//! session began is no rival: it had died before, and would stand in the way of every later undo.
+//! For the same reason a call without an end counts only if it began after the undone session.
 //!
 //! A session that is undone left nothing behind, and one that an archive brought did nothing here.
 
@@ -32,6 +33,7 @@ use crate::snapshot::{
     Undone, undone,
 };
 use crate::store::{ObjectSource, StoreError, read_root_tree};
+use crate::sys::FileTime;
 
 /// The paths that another session may have changed while the undone one was at work, each with the
 /// ids of these sessions, ascending.
@@ -123,7 +125,7 @@ impl Contested {
                 git_dirs.insert(common);
             }
         }
-        if let Some((before, window)) = rival.unfinished(&all) {
+        if let Some((before, window)) = rival.unfinished_work(&all) {
             let roots = (read_root_tree(source, before)?, read_root_tree(source, last)?);
             let mut then = Lookup::new(source, &roots.0);
             let mut now = Lookup::new(source, &roots.1);
@@ -268,8 +270,16 @@ struct Rival {
     span: Window,
     metadata: SessionMetadata,
     chain: Vec<LoadedManifest>,
-    /// Whether its command is at work now, or was killed while the undone session was at work.
-    is_unfinished: bool,
+    unfinished: Option<Unfinished>,
+}
+
+/// Work of which no last state is known.
+#[derive(Debug, Clone, Copy)]
+enum Unfinished {
+    /// A command that is at work now, or was killed while the undone session was at work.
+    Command,
+    /// A call of an agent that began at this time.
+    Call(Timestamp),
 }
 
 impl Rival {
@@ -288,18 +298,24 @@ impl Rival {
         if !is_writer || !is_beside || is_undone || metadata.received {
             return Ok(None);
         }
-        let is_unfinished = metadata.origin == SessionOrigin::Run
-            && metadata.ended.is_none()
-            && (metadata.started >= span.from
+        let unfinished = if metadata.ended.is_some() {
+            None
+        } else if metadata.origin == SessionOrigin::Run {
+            let is_it = metadata.started >= span.from
                 || beside.contains(&other.id())
-                || other.is_running()?);
+                || other.is_running()?;
+            is_it.then_some(Unfinished::Command)
+        } else {
+            let began = other.call_began()?.and_then(FileTime::timestamp);
+            began.filter(|began| *began >= span.from).map(Unfinished::Call)
+        };
         // Most agents' sessions never get an end, and did nothing for long.
         let last_written = other.last_written()?.map(|time| time.seconds);
-        if !is_unfinished && last_written.is_some_and(|last| last < span.from.as_second()) {
+        if unfinished.is_none() && last_written.is_some_and(|last| last < span.from.as_second()) {
             return Ok(None);
         }
         let chain = other.recorded_chain(&metadata)?;
-        Ok(Some(Self { id: other.id(), span, metadata, chain, is_unfinished }))
+        Ok(Some(Self { id: other.id(), span, metadata, chain, unfinished }))
     }
 
     fn links(&self) -> Vec<Link<'_>> {
@@ -309,17 +325,21 @@ impl Rival {
         links(&self.chain, &self.metadata, &first.manifest, last.number)
     }
 
-    /// The last state that is known of a command without an end, and the time since.
-    fn unfinished<'a>(&'a self, work: &[Link<'a>]) -> Option<(&'a ContentHash, Window)> {
-        if !self.is_unfinished {
-            return None;
-        }
+    /// The last state that is known before work without an end, and the time since.
+    fn unfinished_work<'a>(&'a self, work: &[Link<'a>]) -> Option<(&'a ContentHash, Window)> {
         let first = || self.chain.first().map(|first| &first.manifest);
-        let (root, from) = match work.last() {
+        let (before, began) = match self.unfinished? {
+            Unfinished::Command => (work.last(), None),
+            // The state before it may be captured while it is at work.
+            Unfinished::Call(began) => {
+                (work.iter().rfind(|link| link.window.to <= began), Some(began))
+            }
+        };
+        let (root, since) = match before {
             Some(link) => (link.after, link.window.to),
             None => first().map(|first| (&first.merkle_root, first.timestamp))?,
         };
-        Some((root, Window { from, to: Timestamp::MAX }))
+        Some((root, Window { from: began.unwrap_or(since), to: Timestamp::MAX }))
     }
 
     /// Git directories of repositories to which its tracked paths belong as linked work trees.

@@ -23,6 +23,7 @@ use super::{SessionStatus, SessionSummary};
 use crate::gc::StorageUsage;
 use crate::object::ContentHash;
 use crate::snapshot::{ManifestError, Recency, SessionDir, SessionMetadata, SessionOrigin};
+use crate::sys::FileTime;
 
 /// So long nothing goes but for space.
 const UNTOUCHED: SignedDuration = SignedDuration::from_hours(24);
@@ -149,9 +150,7 @@ impl SessionFacts {
             metadata => metadata?,
         };
         let status = SessionStatus::of(session, &metadata)?;
-        let written = session.last_written()?.and_then(|time| {
-            Timestamp::new(time.seconds, i32::try_from(time.nanoseconds).ok()?).ok()
-        });
+        let written = session.last_written()?.and_then(FileTime::timestamp);
         let times = [Some(metadata.started), metadata.ended, written];
         let is_unbegun = metadata.merkle_roots.is_empty() && status != SessionStatus::Running;
         let content = match SessionContent::of(&metadata, status) {
@@ -181,7 +180,7 @@ impl SessionFacts {
     /// The facts of a session whose manifest was never written.
     fn unbegun(session: &SessionDir) -> Result<Self, ManifestError> {
         let begin = session.latest_begin()?;
-        let begin = Timestamp::new(begin.seconds, 0).unwrap_or(Timestamp::UNIX_EPOCH);
+        let begin = begin.timestamp().unwrap_or(Timestamp::UNIX_EPOCH);
         Ok(Self {
             session_id: session.id(),
             started: begin,

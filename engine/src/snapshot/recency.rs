@@ -33,9 +33,7 @@ impl Recency {
     /// Whether a session may be newer of which is only known that it began at this time of a file
     /// or earlier.
     pub fn may_be_before(&self, latest_begin: FileTime) -> bool {
-        let latest_begin = i32::try_from(latest_begin.nanoseconds)
-            .ok()
-            .and_then(|nanoseconds| Timestamp::new(latest_begin.seconds, nanoseconds).ok());
+        let latest_begin = latest_begin.timestamp();
         let latest_begin = latest_begin.and_then(|begin| begin.checked_add(TICK).ok());
         !self.is_past || latest_begin.is_none_or(|begin| self.started <= Some(begin))
     }

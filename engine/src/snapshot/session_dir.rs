@@ -28,6 +28,8 @@ pub struct SessionDir {
 
 const LOCK_NAME: &str = ".lock";
 const RUNNING_NAME: &str = ".running";
+/// An empty file, there as long as a call of the agent is at work, as old as the newest one.
+const CALL_NAME: &str = ".call";
 
 impl SessionDir {
     /// Opens a session.
@@ -218,6 +220,38 @@ impl SessionDir {
         }
         // Shared, so that two who look do not take each other for a supervisor.
         Ok(FileLock::try_shared(&self.path().join(RUNNING_NAME))?.is_none())
+    }
+
+    /// Notes for the undo of other sessions that a call of the agent begins now. Nothing is
+    /// flushed: after a crash of the machine no call is at work.
+    ///
+    /// # Errors
+    /// When the note cannot be written.
+    pub fn note_call(&self) -> Result<(), ManifestError> {
+        // Its time is that of the newest call.
+        self.note_no_call()?;
+        self.dir()?.create_file(CALL_NAME.as_bytes(), 0o600)?;
+        Ok(())
+    }
+
+    /// Notes that no call of the agent is at work.
+    ///
+    /// # Errors
+    /// When the note cannot be removed.
+    pub fn note_no_call(&self) -> Result<(), ManifestError> {
+        match self.dir()?.remove_file(CALL_NAME.as_bytes()) {
+            Err(error) if !error.is_gone() => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// When the newest call of the agent began, if one is at work. An agent that was killed in a
+    /// call leaves its note until it is heard of again.
+    ///
+    /// # Errors
+    /// When the session cannot be looked at.
+    pub(crate) fn call_began(&self) -> Result<Option<FileTime>, ManifestError> {
+        Ok(self.dir()?.try_stat(CALL_NAME.as_bytes())?.map(|stat| stat.mtime))
     }
 
     /// Whether the session holds a snapshot or an announced one, or lost the latter; also where it

@@ -1,5 +1,6 @@
 //! The answer of `stat` about a file.
 
+use jiff::Timestamp;
 use rustix::fs::FileType;
 
 /// A point in time with nanoseconds, as file systems keep it.
@@ -18,6 +19,11 @@ impl FileTime {
         // File systems that keep whole seconds (or two) cannot tell changes within one apart.
         let slack = if self.nanoseconds == 0 { 2 } else { 0 };
         Self { seconds: self.seconds.saturating_add(slack), ..self } >= start
+    }
+
+    /// The same as a time of a manifest; `None`: the year is beyond 9999, or before -9999.
+    pub fn timestamp(self) -> Option<Timestamp> {
+        Timestamp::new(self.seconds, i32::try_from(self.nanoseconds).ok()?).ok()
     }
 }
 

@@ -331,9 +331,9 @@ fn say_spared(spared: &[PathBuf], roots: &[PathBuf], context: &Context) {
     say_paths(WHAT, spared, roots, context);
 }
 
-/// Says which edits of the user go with what an agent did.
+/// Says which edits between the calls of an agent go with what it did.
 pub(super) fn say_own_edits(edits: &[PathBuf], roots: &[PathBuf], context: &Context) {
-    say_paths("your own edits go too:", edits, roots, context);
+    say_paths("changed by you or others, and goes too:", edits, roots, context);
 }
 
 /// Names paths in a line, or each in its own for `-v`. They come sorted.
