@@ -31,7 +31,7 @@ mod title;
 pub use caller::Caller;
 pub use event::{Call, Client, Event, EventKind, parse};
 pub use journal::{Journal, Mishap};
-pub use place::project_of;
+pub use place::{is_of_system, project_of};
 pub use recorder::{RecordStepError, Recorder, record_actions};
 pub use spool::{Kept, Spool, SpoolError, SpooledEvent};
 pub use state::{Action, AgentState};

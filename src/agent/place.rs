@@ -25,7 +25,7 @@ pub fn project_of(cwd: &Path, home: Option<&Path>) -> Option<PathBuf> {
 }
 
 /// Whether the system makes what is in a directory. The memory that programs share is theirs.
-fn is_of_system(path: &Path) -> bool {
+pub fn is_of_system(path: &Path) -> bool {
     let shared = Path::new("/dev/shm");
     let is_shared = path.starts_with(shared) && path != shared;
     let mut of_system = ["/dev", "/proc", "/sys"].into_iter();

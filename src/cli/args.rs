@@ -20,9 +20,9 @@ use nono_engine::walk::{ExclusionConfig, GitDirectories, Ignored};
 
 /// Undo for AI agents, and for anything else that changes many files.
 ///
-/// `nono run --rollback -- CMD` records the state of your files before and after a command.
-/// `nono undo` takes back what the last one here did. `nono mount` shows all recorded states as
-/// read-only folders, `nono rollback restore` brings any of them back.
+/// `nono run CMD` records the state of your files before and after a command. `nono undo` takes
+/// back what the last one here did. `nono mount` shows all recorded states as read-only folders,
+/// `nono rollback restore` brings any of them back.
 #[derive(Debug, Parser)]
 #[command(name = "nono", version, propagate_version = true)]
 pub(super) struct Arguments {
@@ -58,7 +58,7 @@ pub(super) enum Helper {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Run a command, with --rollback recorded so that it can be undone
+    /// Run a command within its grants, recorded so that it can be undone
     Run(commands::run::RunArgs),
     #[command(flatten)]
     Helper(Helper),

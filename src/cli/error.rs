@@ -13,10 +13,12 @@ use super::shell_word::shell_word;
 use crate::agent::SpoolError;
 use crate::cli::offer::NONO;
 use crate::config::ConfigError;
+use crate::config::nearest::is_like;
 #[cfg(feature = "archive")]
 use nono_archive::remote::{AddressError, RemoteError};
 use nono_engine::history::HistoryError;
 use nono_engine::import::ImportSessionError;
+use nono_engine::layout::LATEST;
 use nono_engine::path_text::Shown;
 use nono_engine::repair::RepairError;
 use nono_engine::restore::RestoreError;
@@ -68,6 +70,15 @@ impl CliError {
         self
     }
 
+    /// Adds another way to go on.
+    pub(super) fn or_hint(mut self, other: &str) -> Self {
+        self.hint = Some(match self.hint {
+            Some(hint) => format!("{hint}; {other}"),
+            None => other.to_owned(),
+        });
+        self
+    }
+
     /// Adds in what state it leaves things.
     pub(super) fn leaving(mut self, state: &str) -> Self {
         self.message = format!("{}; {state}", self.message);
@@ -114,11 +125,14 @@ impl From<CatalogError> for CliError {
     fn from(error: CatalogError) -> Self {
         let failed = Self::failed(error.to_string());
         match &error {
+            CatalogError::NotFound { id, .. } if is_like(id, LATEST) => {
+                failed.with_hint(format!("did you mean {LATEST}?"))
+            }
             CatalogError::NotFound { .. } => {
                 failed.with_hint(format!("`{NONO} rollback list --all` shows all sessions"))
             }
             CatalogError::Empty { .. } => {
-                failed.with_hint(format!("record one: {NONO} run --rollback -- COMMAND"))
+                failed.with_hint(format!("record one: {NONO} run COMMAND"))
             }
             CatalogError::OnlyReceived { .. } => failed.with_hint(format!(
                 "only its id means a session of an archive: {NONO} rollback list --all"

@@ -88,15 +88,15 @@ const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
     (
         "",
         [
-            ("nono run --rollback -- claude", "an agent that can be undone"),
+            ("nono run claude", "an agent that can be undone"),
             ("nono undo", "take back what the last session here did"),
         ],
     ),
     (
         "run",
         [
-            ("nono run --rollback --profile claude-code -- claude", "with what it needs"),
-            ("nono run --rollback --allow src --block-net -- make", "one directory, no network"),
+            ("nono run --profile claude-code claude", "with what it needs"),
+            ("nono run --allow src --block-net make", "one directory, no network"),
         ],
     ),
     (

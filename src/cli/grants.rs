@@ -20,6 +20,7 @@ use super::error::CliError;
 use super::git_settings::{self, GitSettings};
 use super::shell_word::shell_word;
 use super::worktrees::Elsewhere;
+use crate::agent::is_of_system;
 use crate::cli::offer::NONO;
 use crate::config::{
     ConfigError, FoundProfile, NetworkGrant, Profile, ProfileSource, Surroundings, config_dir,
@@ -88,6 +89,11 @@ impl Grants {
         if args.allow_cwd || is_default {
             let is_needed = is_recorded || args.write.is_empty();
             tracked.extend(working_dir(args.allow_cwd, is_needed)?);
+        }
+        if let Some(path) = tracked.iter().find(|path| is_recorded && is_of_system(path)) {
+            let path = Shown::path(path);
+            return Err(CliError::usage(format!("the system makes what is in {path}"))
+                .with_hint("--no-rollback records nothing"));
         }
         let protected = protected(catalog, profile, &surroundings);
         let refuse = |path: &Path| refuse_protected(path, path, &protected);
@@ -266,7 +272,8 @@ fn working_dir(is_named: bool, is_needed: bool) -> Result<Option<PathBuf>, CliEr
         }
         let message = "no work is named: the current directory is the home directory";
         return Err(CliError::usage(message).with_hint(format!(
-            "go to the project, or name what the command works on: {NONO} run --allow DIR -- CMD"
+            "go to the project, or name what the command works on: {NONO} run --allow DIR -- CMD; \
+             --no-rollback with --write PATH records nothing"
         )));
     }
     Ok(Some(current))

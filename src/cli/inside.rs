@@ -160,7 +160,7 @@ pub(super) fn no_supervisor(error: &sys::Error) -> CliError {
     ))
     .with_hint(format!(
         "pass {SOCKET_VARIABLE} and NONO_SESSION on to this process (servers of Codex: env_vars = \
-         [\"{SOCKET_VARIABLE}\", \"NONO_SESSION\"]); `nono run` sets them with --rollback alone"
+         [\"{SOCKET_VARIABLE}\", \"NONO_SESSION\"]); `nono run` sets them where it records"
     ))
 }
 

@@ -15,7 +15,7 @@ mod document;
 mod editing;
 mod environment;
 mod library;
-mod nearest;
+pub(crate) mod nearest;
 mod place;
 mod profile;
 mod remotes;

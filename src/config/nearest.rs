@@ -13,6 +13,11 @@ pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
         .map(|(_, candidate)| candidate)
 }
 
+/// Whether a word is a slip of the pen for another one.
+pub(crate) fn is_like(word: &str, known: &str) -> bool {
+    nearest(word, [known]).is_some()
+}
+
 /// The text after `unknown key "x"`: the nearest one, or all of them.
 pub(super) fn suggestion(word: &str, known: &[&str]) -> String {
     match nearest(word, known.iter().copied()) {

@@ -115,7 +115,7 @@ pub struct Settings {
     pub max_bytes: Sourced<u64>,
     /// Worker threads; 0 is one for each core.
     pub threads: Sourced<u64>,
-    /// Whether `nono run` records without being told to.
+    /// Whether `nono run` records unless it is told not to.
     pub record: Sourced<bool>,
     /// Whether a run names what it changed that programs run by themselves later.
     pub name_run_later: Sourced<bool>,
@@ -259,7 +259,7 @@ impl Settings {
                 max_bytes,
             )?,
             threads: from.choose(flags.threads, "NONO_THREADS", table.threads, 0)?,
-            record: from.choose(None, "NONO_RECORD", table.record, false)?,
+            record: from.choose(None, "NONO_RECORD", table.record, true)?,
             name_run_later: match table.name_run_later {
                 Some(value) => Sourced { value, origin: Origin::File },
                 None => Sourced { value: true, origin: Origin::Default },
@@ -358,7 +358,7 @@ impl Settings {
                 key: "record",
                 value: json!(self.record.value),
                 origin: self.record.origin,
-                flag: "--rollback",
+                flag: "--no-rollback",
                 variable: Some("NONO_RECORD"),
             },
             Setting {

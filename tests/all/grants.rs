@@ -60,7 +60,7 @@ fn the_home_directory_is_no_default_and_what_is_named_is_granted_there_all_the_s
         crate::fixture::finished(command.current_dir(fixture.path("home")).output().unwrap())
     };
     let script = format!("echo 1 > {caches}/a");
-    in_home(&["run", "--write", &caches, "--", "sh", "-c", &script]).success();
+    in_home(&["run", "--no-rollback", "--write", &caches, "--", "sh", "-c", &script]).success();
     let recorded = ["run", "--rollback", "--write", &caches, "--", "touch", "ran"];
     let refused = in_home(&recorded).fails(2, "the current directory is the home directory");
     assert!(refused.stderr.contains("--allow DIR"), "{}", refused.stderr);

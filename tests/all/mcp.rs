@@ -443,7 +443,7 @@ fn inside_a_run_that_is_not_recorded_every_tool_says_why_not() {
     }});
     // The server answers what it has got before it ends.
     let script = format!("printf '%s\\n' '{hello}' '{begin}' '{call}' | {PROGRAM} mcp");
-    let run = fixture.nono(&["run", "--", "sh", "-c", &script]);
+    let run = fixture.nono(&["run", "--no-rollback", "--", "sh", "-c", &script]);
     assert!(
         run.says("inside `nono run`") && run.says("NONO_SOCKET"),
         "{}{}",

@@ -199,24 +199,56 @@ fn a_conflict_names_no_session_that_is_undone_or_older_than_the_snapshot() {
 }
 
 #[test]
-fn a_run_that_is_not_recorded_says_so_unless_that_was_asked_for() {
+fn a_run_is_recorded_unless_it_is_told_not_to() {
     let fixture = Fixture::new();
     let said = "not recorded, so it cannot be undone";
-    assert!(fixture.nono(&["run", "--", "true"]).success().says(said));
-    assert!(!fixture.nono(&["run", "--no-rollback", "--", "true"]).success().says(said));
-    assert!(!fixture.nono(&["-q", "run", "--", "true"]).success().says(said));
+    let list = || fixture.nono(&["list", "--json"]).success().json().as_array().unwrap().len();
     // The flags of the command are its own, and nothing has to stand before it.
-    let done = fixture.nono(&["run", "--rollback", "touch", "-m", "a"]);
-    assert!(!done.success().says(said));
-    assert!(fixture.project().join("a").exists() || fixture.project().join("-m").exists());
-    let count = || fixture.nono(&["list", "--json"]).success().json().as_array().unwrap().len();
-    assert_eq!(count(), 1);
-    fixture.nono(&["config", "set", "record", "true"]).success();
-    assert!(!fixture.nono(&["run", "--", "touch", "b"]).success().says(said));
-    assert_eq!(count(), 2);
-    fixture.nono(&["run", "--no-rollback", "--", "touch", "c"]).success();
-    assert_eq!(count(), 2);
+    assert!(!fixture.nono(&["run", "touch", "a"]).success().says(said));
+    assert!(!fixture.nono(&["run", "--rollback", "touch", "b"]).success().says(said));
+    fixture.nono(&["run", "touch", "-m", "-c", "c"]).success();
+    assert!(!fixture.project().join("c").exists(), "-c makes nothing");
+    assert_eq!(list(), 3);
+    fixture.nono(&["undo", "--yes"]).success();
+    fixture.nono(&["undo", "--yes"]).success();
+    assert!(!fixture.project().join("a").exists() && !fixture.project().join("b").exists());
+    assert!(!fixture.nono(&["run", "--no-rollback", "--", "true"]).success().says(said));
+    fixture.nono(&["config", "set", "record", "false"]).success();
+    assert!(fixture.nono(&["run", "--", "true"]).success().says(said));
+    assert!(!fixture.nono(&["-q", "run", "--", "true"]).success().says(said));
+    assert_eq!(list(), 3);
+    fixture.nono(&["run", "--rollback", "--", "true"]).success();
+    assert_eq!(list(), 4);
     fixture.nono(&["run", "--rolback", "--", "true"]).fails(2, "--rolback");
+}
+
+#[test]
+fn a_run_inside_of_another_one_says_who_records() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    let nono = env!("CARGO_BIN_EXE_nono");
+    let inner = |name: &str| format!("{nono} run touch {name}");
+    let recorded = fixture.nono(&["run", "sh", "-c", &inner("b")]).success();
+    assert!(recorded.says("the run around it records"), "{}", recorded.stderr);
+    let unrecorded = ["run", "--no-rollback", "sh", "-c", &inner("c")];
+    let unrecorded = fixture.nono(&unrecorded).success();
+    assert!(unrecorded.says("not recorded, so it cannot be undone"), "{}", unrecorded.stderr);
+    assert!(fixture.project().join("b").exists() && fixture.project().join("c").exists());
+    let list = fixture.nono(&["list", "--json"]).success().json();
+    assert_eq!(list.as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_run_beyond_the_limits_stops_before_its_command_with_the_ways_on() {
+    let fixture = Fixture::new();
+    fixture.write("one", "1");
+    fixture.write("two", "2");
+    let run = |more: &[&str]| fixture.nono(&[&["run"], more, &["--", "touch", "ran"]].concat());
+    let stopped = run(&["--max-entries", "2"]).fails(1, "--max-entries N");
+    assert!(stopped.says("--no-rollback records nothing"), "{}", stopped.stderr);
+    assert!(!fixture.project().join("ran").exists());
+    run(&["--max-entries", "2", "--no-rollback"]).success();
+    assert!(fixture.project().join("ran").exists());
 }
 
 #[test]

@@ -152,7 +152,8 @@ fn a_name_is_short_and_harmless() {
         fixture.nono(&["snapshot", "-m", wrong]).fails(2, "a name");
         fixture.nono(&["run", "--rollback", "-m", wrong, "--", "true"]).fails(2, "a name");
     }
-    fixture.nono(&["run", "-m", "x", "--", "true"]).fails(2, "--rollback");
+    let unrecorded = ["run", "--no-rollback", "-m", "x", "--", "true"];
+    fixture.nono(&unrecorded).fails(2, "this run is not recorded");
     assert!(!fixture.store().exists());
     // Through the library a name is any text, and whoever made it may be the agent.
     let session = nono_engine::session::new_session_dir(&fixture.store()).unwrap();

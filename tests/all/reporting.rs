@@ -73,7 +73,8 @@ fn a_wrong_place_for_the_report_is_found_before_the_command_starts() {
     run(store.join("report").to_str().unwrap()).fails(2, "lies in the store");
     assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "1\n");
     // A run without a record changes none.
-    let done = fixture.nono(&["run", "--report", "report.json", "--", "true"]).success();
+    let done =
+        fixture.nono(&["run", "--no-rollback", "--report", "report.json", "--", "true"]).success();
     assert!(!done.says("session"));
     let report: Value =
         serde_json::from_slice(&fs::read(fixture.project().join("report.json")).unwrap()).unwrap();

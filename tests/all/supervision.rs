@@ -434,7 +434,9 @@ fn temporary_files_of_any_depth_do_not_keep_the_last_state_from_being_recorded()
     // When it is old, another run takes it away.
     crate::scratch::make_old(room.parent().unwrap());
     let wait = format!("while [ -e {} ]; do sleep 0.05; done", room.display());
-    fixture.nono(&["run", "--namespaces", "off", "--", "sh", "-c", &wait]).success();
+    fixture
+        .nono(&["run", "--no-rollback", "--namespaces", "off", "--", "sh", "-c", &wait])
+        .success();
     assert!(!room.exists());
     let list = fixture.nono(&["rollback", "list", "--json"]).success().json();
     assert_eq!(

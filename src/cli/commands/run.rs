@@ -14,6 +14,7 @@ use crate::cli::commands::sandbox_exec::cannot_run;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::grants::{GrantArgs, Grants};
+use crate::cli::inside::store_is_out_of_reach;
 use crate::cli::keeper::NotStarted;
 use crate::cli::launch::{Launch, NamespaceMode, SecondWall};
 use crate::cli::offer::NONO;
@@ -23,7 +24,10 @@ use crate::cli::supervise::{CommandSignals, Ended, Leftover, PATIENCE, supervise
 use crate::cli::{Outcome, commands, signals};
 use crate::config::{Profile, ProfileLibrary, Settings, apply_rules};
 use nono_engine::path_text::Shown;
-use nono_engine::session::Recording;
+use nono_engine::session::{Catalog, Recording};
+
+/// The id of the session, for a command that is recorded.
+const SESSION_VARIABLE: &str = "NONO_SESSION";
 
 /// So many processes that a command left running are named.
 const MAX_NAMED: usize = 20;
@@ -31,10 +35,11 @@ const MAX_NAMED: usize = 20;
 /// Arguments of `nono run`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct RunArgs {
-    /// Record the state before and after, so that the command can be undone
+    /// Record the state before and after, so that the command can be undone, as it does anyway
+    /// unless the setting `record` is false
     #[arg(long)]
     rollback: bool,
-    /// Do not record, whatever the setting `record` says
+    /// Do not record
     #[arg(long, conflicts_with_all = ["rollback", "supervised"])]
     no_rollback: bool,
     /// Older name of --rollback
@@ -78,9 +83,27 @@ impl RunArgs {
         self.rollback || self.supervised
     }
 
-    fn is_recorded(&self, settings: &Settings) -> bool {
-        self.asks_for_record() || (settings.record.value && !self.no_rollback)
+    /// Why nothing is recorded, if that is so.
+    fn not_recorded(&self, settings: &Settings, catalog: &Catalog) -> Option<NotRecorded> {
+        if self.asks_for_record() {
+            None
+        } else if self.no_rollback {
+            Some(NotRecorded::Asked)
+        } else if !settings.record.value {
+            Some(NotRecorded::Setting)
+        } else {
+            store_is_out_of_reach(catalog).map(|_| NotRecorded::Inside)
+        }
     }
+}
+
+/// Why a command is not recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NotRecorded {
+    Asked,
+    Setting,
+    /// It is inside of another run, which keeps the store out of reach.
+    Inside,
 }
 
 pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) -> Outcome {
@@ -100,7 +123,8 @@ fn run_reported(
     let surroundings = surroundings()?;
     let flags = args.threads.flags(args.limits.flags(args.capture.flags()));
     let settings = Settings::load(&surroundings, &flags)?;
-    let is_recorded = args.is_recorded(&settings);
+    let not_recorded = args.not_recorded(&settings, &catalog);
+    let is_recorded = not_recorded.is_none();
     let profile = args.profile.as_deref();
     let profile = profile.map(|name| ProfileLibrary::new(&surroundings).find(name)).transpose()?;
     let grants =
@@ -116,12 +140,19 @@ fn run_reported(
         return recorded::run(&job, &catalog, &settings);
     }
     if args.message.is_some() {
-        return Err(CliError::usage("-m names a session, and without --rollback there is none"));
+        return Err(CliError::usage("-m names a session, and this run is not recorded"));
     }
-    if !args.no_rollback {
-        context.say(format_args!(
-            "not recorded, so it cannot be undone: --rollback records ({NONO} run --help)"
-        ));
+    match not_recorded {
+        Some(NotRecorded::Setting) => {
+            context.say("not recorded, so it cannot be undone: --rollback records");
+        }
+        Some(NotRecorded::Inside) if std::env::var_os(SESSION_VARIABLE).is_some() => {
+            context.say("the run around it records, in the directories that it was given");
+        }
+        Some(NotRecorded::Inside) => context.say(
+            "not recorded, so it cannot be undone: this is inside of a run that records nothing",
+        ),
+        _ => {}
     }
     let mut signals = CommandSignals::take().map_err(signals::refused)?;
     Ok(job.start(None, &mut signals)?.code)
@@ -158,7 +189,7 @@ impl Job<'_> {
                 apply_rules(&profile.env, std::env::vars_os().map(|(name, _)| name), command)?;
             }
             if let Some(Recorder { recording, .. }) = &recorder {
-                command.env("NONO_SESSION", recording.session_id());
+                command.env(SESSION_VARIABLE, recording.session_id());
             }
             Ok(())
         };

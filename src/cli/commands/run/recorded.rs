@@ -103,7 +103,10 @@ fn begin(
     let began = Timestamp::now();
     let started = Recording::begin(&request, bar.clone());
     bar.finish();
-    let recording = started?;
+    let recording = started.map_err(|error| {
+        let error = CliError::from(error);
+        if error.is_stopped() { error } else { error.or_hint("--no-rollback records nothing") }
+    })?;
     let id = recording.session_id();
     report.began(&id);
     if bar.is_cancelled() {
