@@ -41,6 +41,14 @@ impl Client {
         }
     }
 
+    /// The name of its program.
+    pub fn program(self) -> &'static str {
+        match self {
+            Self::ClaudeCode => "claude",
+            Self::Codex | Self::Gemini | Self::OpenCode => self.name(),
+        }
+    }
+
     /// The client of this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|client| client.name() == name)

@@ -66,6 +66,9 @@ fn with_completer(arg: Arg, has_snapshot: bool) -> Arg {
     let named = named.unwrap_or_else(|| arg.get_id().as_str().to_uppercase());
     match named.as_str() {
         "ID" | "ID[/N]" => arg.add(ArgValueCompleter::new(|word: &OsStr| typed(word, sessions))),
+        "ID[/N] | PATH" => {
+            arg.add(ArgValueCompleter::new(|word: &OsStr| typed(word, sessions_or_paths)))
+        }
         "A [B] | PATH" => arg.add(ArgValueCompleter::new(|word: &OsStr| typed(word, states))),
         "NAME|FILE" | "PROFILE" | "P" => arg.add(ArgValueCompleter::new(profiles)),
         "PATH" if has_snapshot && arg.is_positional() => {
@@ -182,6 +185,13 @@ fn candidates(offered: Vec<(String, String)>, current: &str) -> Vec<CompletionCa
         CompletionCandidate::new(value).help(help.map(Into::into)).display_order(Some(at))
     };
     fits.enumerate().map(candidate).collect()
+}
+
+/// Sessions, and paths.
+fn sessions_or_paths(current: &OsStr) -> Vec<CompletionCandidate> {
+    let mut offered = sessions(current);
+    offered.extend(PathCompleter::any().complete(current));
+    offered
 }
 
 /// The arguments of `diff`: states, and paths.

@@ -8,6 +8,7 @@
 mod after_run;
 mod agent_grants;
 mod args;
+mod argument;
 #[cfg(feature = "mount")]
 mod background;
 mod checkpoints;

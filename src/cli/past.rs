@@ -7,7 +7,7 @@ use super::error::CliError;
 use crate::cli::offer::NONO;
 use nono_engine::history::{Damaged, Objects, Origin, Version};
 use nono_engine::session::{Catalog, SessionSummary};
-use nono_engine::snapshot::{SessionDir, StepEntry};
+use nono_engine::snapshot::{SessionDir, SnapshotKind, SnapshotManifest, StepEntry};
 
 /// Sessions that are asked, oldest id first, and their objects.
 pub(super) struct Past {
@@ -71,6 +71,34 @@ impl Past {
         let newest = recorded.max_by_key(|summary| recency(summary))?;
         self.sessions.iter().find(|session| session.id() == newest.session_id)
     }
+}
+
+/// The changes of a session: from the baseline to its last state, or of one snapshot.
+pub(super) fn compared(
+    session: &SessionDir,
+    snapshot: Option<u64>,
+) -> Result<(SnapshotManifest, SnapshotManifest), CliError> {
+    if let Some(number) = snapshot {
+        let new = session.manifest(number)?.manifest;
+        let before = session.held_before(number)?.unwrap_or(number);
+        let old = session.manifest(before)?.manifest;
+        return Ok((old, new));
+    }
+    let numbers = session.recorded_numbers()?;
+    let mut last = None;
+    for number in numbers.iter().rev() {
+        let manifest = session.manifest(*number)?.manifest;
+        // A restore is the work of the user and not of the command.
+        let is_ordinary = manifest.kind == SnapshotKind::Ordinary;
+        last.get_or_insert_with(|| manifest.clone());
+        if is_ordinary {
+            last = Some(manifest);
+            break;
+        }
+    }
+    let last =
+        last.ok_or_else(|| CliError::failed(format!("session {} has no snapshot", session.id())))?;
+    Ok((session.manifest(session.first_number()?)?.manifest, last))
 }
 
 /// Names what could not be asked. Whether there was nothing to name.

@@ -933,3 +933,26 @@ fn a_redo_says_where_branches_are_again_however_they_were_undone() {
         assert!(undone.says(&format!("({commits} undone)")), "{flags:?}: {}", undone.stderr);
     }
 }
+
+#[test]
+fn what_a_session_did_in_a_repository_is_said_in_words_wherever_it_is_listed() {
+    let cases = [
+        ("git commit -qam one", ".git: 1 commit"),
+        ("git commit -qam one; git commit -q --allow-empty -m two", ".git: 2 commits"),
+        ("git checkout -q -b other", ".git: now on other, new: other"),
+        ("git tag v0; git branch -q old; git stash -q", ".git: new: old, changes stashed"),
+        ("git checkout -q --detach", ".git: now at "),
+        ("git commit -q --allow-empty -m 1; git reset -q --hard HEAD~2 2>&1 || true", ".git: "),
+    ];
+    for (script, words) in cases {
+        let repository = Repository::new();
+        let fixture = &repository.fixture;
+        fixture.write("f", "changed");
+        let run = fixture.record(script).success();
+        assert!(run.says(words), "{script}: {}", run.stderr);
+        for command in [&["list"][..], &["status"], &["log"], &["show"]] {
+            let said = fixture.nono(command).success().stdout;
+            assert!(said.contains(words), "{script}, {command:?}: {said}");
+        }
+    }
+}

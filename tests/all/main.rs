@@ -55,6 +55,7 @@ mod mount;
 mod mount_command;
 mod mount_tools;
 mod naming;
+mod newest_version;
 #[path = "../shared/not_run.rs"]
 mod not_run;
 mod object_server;

@@ -124,8 +124,11 @@ fn a_mount_is_usable_when_the_prompt_returns_and_gone_after_umount() {
     assert_eq!(mounts.len(), 1);
     assert_eq!(mounts[0]["alive"], true);
     assert_eq!(mounts[0]["root"], home.path.join(".nono/rollbacks").to_str().unwrap());
-    home.refused(&["mount"], "mounted there already");
-    home.refused(&["mount", "./snapshots"], "mounted there already");
+    for again in [&["mount"][..], &["mount", "./snapshots"]] {
+        assert!(home.ok(again).1.contains("mounted already at"));
+    }
+    assert_eq!(home.mounts().len(), 1);
+    home.refused(&["mount", "--session", "latest"], "mounted there already");
 
     home.ok(&["umount"]);
     assert!(home.names("snapshots").is_empty() && home.mounts().is_empty());

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::error::{Damaged, HistoryError};
+use super::now::Now;
 use super::snapshots::{Place, each_snapshot};
 use crate::diff::{self, Difference, EntryState, Lookup};
 use crate::object::{ContentHash, Node};
@@ -54,6 +55,23 @@ pub enum Origin {
     Restored,
     /// An archive brought its first snapshot: it may never have been here.
     Received,
+}
+
+impl PathHistory {
+    /// The newest version that was recorded here and is something else than what is there now.
+    /// Whoever wrote an archive chose its contents, so none of those is meant. `None`: none is
+    /// different.
+    pub fn newest_different(&self, now: &Now, source: &dyn ObjectSource) -> Option<&Version> {
+        let state = match now {
+            Now::Version(index) => self.versions.get(*index)?.state.clone(),
+            Now::Gone | Now::Unrecorded { .. } => None,
+        };
+        self.versions.iter().find(|version| {
+            version.origin != Origin::Received
+                && version.state.is_some()
+                && !is_same(&version.state, &state, &self.path, source)
+        })
+    }
 }
 
 impl Version {

@@ -123,28 +123,56 @@ pub enum CatalogError {
 }
 
 /// A session, and maybe one snapshot of it: `ID` or `ID/N`, or a name in the place of the id. A
-/// step has the number of its snapshot, and `ID#N` means the same.
+/// step has the number of its snapshot: `ID#N`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotId {
-    /// Id or prefix of a session, or `latest`.
+    /// Id or prefix of a session, `latest`, or `latest~N` (also `-N`): the session N places before
+    /// that one.
     pub session: String,
     /// Number of a snapshot, or `latest`.
     pub snapshot: Option<String>,
+    /// Whether it is written as a step.
+    pub is_step: bool,
+}
+
+impl SnapshotId {
+    /// Whether it says by its place which session is meant: `latest`, or `latest~N`.
+    pub fn is_relative(&self) -> bool {
+        self.session == LATEST || self.places_back().is_some()
+    }
+
+    /// How many places before the latest session it stands, if it is written so.
+    pub(super) fn places_back(&self) -> Option<usize> {
+        let behind_latest =
+            || self.session.strip_prefix(LATEST).and_then(|rest| rest.strip_prefix('~'));
+        let places = self.session.strip_prefix('-').or_else(behind_latest)?;
+        places.parse().ok().filter(|places| *places > 0)
+    }
 }
 
 impl std::str::FromStr for SnapshotId {
     type Err = std::convert::Infallible;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (session, snapshot) = match text.split_once('/') {
-            Some((session, snapshot)) => (session, Some(snapshot.to_owned())),
+        let (session, snapshot, is_step) = match text.split_once('/') {
+            Some((session, snapshot)) => (session, Some(snapshot.to_owned()), false),
             None => match text.rsplit_once('#') {
                 // A name may have the character in it: behind an id stands a number.
-                Some((session, step)) if is_step(step) => (session, Some(step.to_owned())),
-                _ => (text, None),
+                Some((session, step)) if is_step(step) => (session, Some(step.to_owned()), true),
+                _ => (text, None, false),
             },
         };
-        Ok(Self { session: session.to_owned(), snapshot })
+        Ok(Self { session: session.to_owned(), snapshot, is_step })
+    }
+}
+
+impl std::fmt::Display for SnapshotId {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mark = if self.is_step { '#' } else { '/' };
+        match &self.snapshot {
+            Some(snapshot) => write!(out, "{}{mark}{snapshot}", self.session),
+            None => write!(out, "{}", self.session),
+        }
     }
 }
 
@@ -220,7 +248,8 @@ impl Catalog {
     ) -> Result<SessionDir, CatalogError> {
         let session = match self.find_unsettled(id) {
             Err(unknown @ CatalogError::NotFound { .. }) => {
-                let whole = SnapshotId { session: id.to_owned(), snapshot: None };
+                let session = id.to_owned();
+                let whole = SnapshotId { session, snapshot: None, is_step: false };
                 names::find(self, &whole, directory)?.map(|(session, _)| session).ok_or(unknown)?
             }
             found => found?,
@@ -237,7 +266,7 @@ impl Catalog {
         Ok(session)
     }
 
-    fn not_found(&self, id: &str) -> CatalogError {
+    pub(super) fn not_found(&self, id: &str) -> CatalogError {
         CatalogError::NotFound { id: id.to_owned(), root: self.root().to_owned() }
     }
 
@@ -285,7 +314,7 @@ impl Catalog {
             found => (found?, id.snapshot.clone()),
         };
         settle_baseline(&session, true);
-        self.snapshot_of(session, &SnapshotId { session: id.session.clone(), snapshot })
+        self.snapshot_of(session, &SnapshotId { snapshot, ..id.clone() })
     }
 
     /// The number of the snapshot of a session that an id names, if it names one.

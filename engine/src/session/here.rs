@@ -251,6 +251,21 @@ impl Catalog {
         }
     }
 
+    /// The session so many places before the one that is meant at a place. Those that changed
+    /// nothing do not count.
+    fn find_before(&self, id: &SnapshotId, place: &Place) -> Result<SessionDir, CatalogError> {
+        let meant = self.find_here(place)?.id();
+        let listed = self.listed()?;
+        let here = sessions_here(&listed.sessions, place, Timestamp::now()).unwrap_or_default();
+        let before = here.iter().skip_while(|session| session.session_id != meant);
+        let before = before.filter(|it| it.session_id == meant || it.may_have_changed());
+        let found = id.places_back().and_then(|places| before.clone().nth(places));
+        match found {
+            Some(session) => self.open(&session.session_id),
+            None => Err(self.not_found(&id.session)),
+        }
+    }
+
     /// The error where no session is here.
     pub fn none_here(
         &self,
@@ -285,14 +300,20 @@ impl Catalog {
         CatalogError::NoneHere { directory, elsewhere, moved }
     }
 
-    /// Finds a session as [`find`](Self::find) does, but `latest` is the one that is meant here.
+    /// Finds a session as [`find`](Self::find) does, but `latest` is the one that is meant here,
+    /// and `latest~N` the one N places before it.
     ///
     /// # Errors
     /// As [`find`](Self::find) and [`find_here`](Self::find_here).
     pub fn find_from(&self, id: &str, purpose: Purpose) -> Result<SessionDir, CatalogError> {
         let place = Place::current(purpose);
+        let session = id.to_owned();
+        let whole = SnapshotId { session, snapshot: None, is_step: false };
         if id == LATEST {
             return self.find_here(&place?);
+        }
+        if whole.places_back().is_some() {
+            return self.find_before(&whole, &place?);
         }
         self.find_near(id, place.ok().as_ref().map(|place| &*place.directory))
     }
@@ -310,6 +331,9 @@ impl Catalog {
         let place = Place::current(purpose);
         if id.session == LATEST {
             return self.snapshot_of(self.find_here(&place?)?, id);
+        }
+        if id.places_back().is_some() {
+            return self.snapshot_of(self.find_before(id, &place?)?, id);
         }
         self.find_snapshot_near(id, place.ok().as_ref().map(|place| &*place.directory))
     }

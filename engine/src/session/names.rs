@@ -75,11 +75,7 @@ pub(super) fn find(
     id: &SnapshotId,
     directory: Option<&Path>,
 ) -> Result<Option<(SessionDir, Option<String>)>, CatalogError> {
-    // How it was written is not known any more.
-    let texts = match &id.snapshot {
-        Some(snapshot) => ['/', '#'].map(|mark| format!("{}{mark}{snapshot}", id.session)).to_vec(),
-        None => vec![id.session.clone()],
-    };
+    let text = id.to_string();
     let all: Vec<(SessionMetadata, SessionDir)> = catalog
         .sessions()?
         .into_iter()
@@ -89,12 +85,11 @@ pub(super) fn find(
     let named = |wanted: &str| -> Vec<Named<'_>> {
         all.iter().flat_map(|(metadata, session)| owners(metadata, session, wanted)).collect()
     };
-    for text in &texts {
-        if let Some(Named { session, number, .. }) = only(text, named(text), directory)? {
-            return Ok(Some((session.clone(), number.map(|number| number.to_string()))));
-        }
+    if let Some(Named { session, number, .. }) = only(&text, named(&text), directory)? {
+        return Ok(Some((session.clone(), number.map(|number| number.to_string()))));
     }
-    let Some((label, number)) = texts[0].rsplit_once('/') else { return Ok(None) };
+    let mark = if id.is_step { '#' } else { '/' };
+    let Some((label, number)) = text.rsplit_once(mark) else { return Ok(None) };
     let mut sessions = named(label);
     sessions.dedup_by(|a, b| a.session.path() == b.session.path());
     let found = only(label, sessions, directory)?;

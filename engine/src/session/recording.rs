@@ -10,7 +10,6 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 
 use crate::diff::{Change, Comparison};
 use crate::gc::pack_long_files;
@@ -455,10 +454,9 @@ pub fn new_session_dir(root: &Path) -> Result<PathBuf, RecordError> {
     }
 }
 
-/// `YYYYMMDD-HHMMSS-PID` in local time.
+/// `YYYYMMDD-HHMMSS-PID` in UTC: ids sort by time, also after a change of the clock's zone.
 fn session_id(time: Timestamp) -> String {
-    let local = time.to_zoned(TimeZone::system());
-    format!("{}-{}", local.strftime("%Y%m%d-%H%M%S"), std::process::id())
+    format!("{}-{}", time.strftime("%Y%m%d-%H%M%S"), std::process::id())
 }
 
 /// Removes a session that holds no snapshot. It vanishes at once, and its pieces after that.

@@ -107,6 +107,11 @@ pub struct SessionSummary {
 }
 
 impl SessionSummary {
+    /// Whether it changed something in a git directory.
+    pub fn has_changes_in_git(&self) -> bool {
+        self.changes.is_some_and(|changes| changes.in_git > 0)
+    }
+
     /// Sums up a session from its manifests.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ mod preview;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use serde::Serialize;
@@ -84,9 +84,14 @@ pub(in crate::cli) struct AgentStatusArgs {
     json: bool,
 }
 
+/// An agent by its name, or by that of its program.
 fn client() -> impl TypedValueParser<Value = Client> {
-    PossibleValuesParser::new(Client::ALL.map(Client::name))
-        .try_map(|name| Client::named(&name).ok_or("no agent"))
+    let value = |client: Client| PossibleValue::new(client.name()).alias(client.program());
+    let named = |name: &str| {
+        Client::ALL.into_iter().find(|client| [client.name(), client.program()].contains(&name))
+    };
+    PossibleValuesParser::new(Client::ALL.map(value))
+        .try_map(move |name| named(&name).ok_or("no agent"))
 }
 
 pub(in crate::cli) fn run(command: &AgentCommand, store: &StoreArgs, context: &Context) -> Outcome {

@@ -1,13 +1,17 @@
 //! `nono rollback cat`: one file of a snapshot, as it was.
 
+use std::ffi::OsString;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
+use crate::cli::argument::{Argument, Earlier};
 use crate::cli::context::Context;
+use crate::cli::error::CliError;
+use crate::cli::offer::NONO;
 use crate::cli::restoring::resolve;
 use nono_engine::session::{Purpose, SnapshotId};
 use nono_engine::snapshot::SnapshotManager;
@@ -18,21 +22,42 @@ const CHUNK_BYTES: usize = 256 * 1024;
 /// Arguments of `nono rollback cat`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct CatArgs {
-    /// A snapshot; without /N it is the baseline
-    #[arg(value_name = "ID[/N]")]
-    id: SnapshotId,
+    /// A snapshot; without /N it is the baseline. A file alone means its newest version that
+    /// differs from what is there now
+    #[arg(value_name = "ID[/N] | PATH", allow_negative_numbers = true)]
+    word: OsString,
     /// A file in it
     #[arg(value_name = "PATH")]
-    path: PathBuf,
+    path: Option<PathBuf>,
 }
 
 pub(in crate::cli) fn run(args: &CatArgs, store: &StoreArgs, context: &Context) -> Outcome {
-    let (session, number) = store.catalog()?.find_snapshot_from(&args.id, Purpose::Looking)?;
-    let number = number.unwrap_or(0);
+    let catalog = store.catalog()?;
+    let mut is_complete = true;
+    let (session, number, path) = match &args.path {
+        Some(path) => {
+            let text = args.word.to_string_lossy();
+            let Ok(id) = text.parse::<SnapshotId>();
+            let (session, number) = catalog.find_snapshot_from(&id, Purpose::Looking)?;
+            let roots = SnapshotManager::open(session.path())?.roots().to_vec();
+            let roots: Vec<PathBuf> = roots.into_iter().map(|root| root.path).collect();
+            (session, number.unwrap_or(0), resolve(path, &roots)?)
+        }
+        None => {
+            let found = Argument::of(&args.word, Purpose::Looking, &catalog)?;
+            let Argument::Path { doubt, .. } = found else {
+                return Err(CliError::usage("which file is to be printed?")
+                    .with_hint(format!("{NONO} rollback cat ID/N PATH, or the PATH alone")));
+            };
+            let earlier = Earlier::require(Path::new(&args.word), doubt, &catalog)?;
+            is_complete = earlier.name_damaged(context);
+            let (session, number) = (earlier.session()?.clone(), earlier.number());
+            (session, number, earlier.path)
+        }
+    };
     let manager = SnapshotManager::open(session.path())?;
-    let roots = manager.roots().iter().map(|root| root.path.clone()).collect::<Vec<_>>();
     // Every byte is checked before the first is shown.
-    let object = manager.open_file_of(number, &resolve(&args.path, &roots)?)?;
+    let object = manager.open_file_of(number, &path)?;
     let mut out = context.out_bytes();
     let mut buffer = vec![0; CHUNK_BYTES];
     let mut at = 0;
@@ -45,5 +70,5 @@ pub(in crate::cli) fn run(args: &CatArgs, store: &StoreArgs, context: &Context) 
         at += count as u64;
     }
     out.flush()?;
-    Ok(0)
+    Ok(u8::from(!is_complete))
 }

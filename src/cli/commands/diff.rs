@@ -37,9 +37,10 @@ use nono_engine::sys;
 pub(in crate::cli) struct DiffArgs {
     /// The older state (ID, ID/N or `now`), the newer one, and paths to which it is limited. A
     /// single session is compared from its baseline to its last snapshot, or with now while it is
-    /// at work and after it was killed [default: the last session; with a single snapshot so far,
-    /// compared with now]
-    #[arg(value_name = "A [B] | PATH")]
+    /// at work and after it was killed; ID#N is what that step changed. A file alone is compared
+    /// from its newest version that differs from now [default: the last session; with a single
+    /// snapshot so far, compared with now]
+    #[arg(value_name = "A [B] | PATH", allow_negative_numbers = true)]
     words: Vec<OsString>,
     /// Only these paths, also where they look like an id
     #[arg(last = true, value_name = "PATH")]
@@ -120,8 +121,15 @@ pub(super) enum DiffStyle {
 
 pub(in crate::cli) fn run(args: &DiffArgs, store: &StoreArgs, context: &Context) -> Outcome {
     let catalog = store.catalog()?;
-    let words = Words::of(&args.words, &args.paths, &catalog)?;
-    let sides = Sides::of(words.states, &catalog)?;
+    let mut words = Words::of(&args.words, &args.paths, &catalog)?;
+    let mut is_complete = true;
+    let sides = match words.earlier(&catalog)? {
+        Some(earlier) => {
+            is_complete = earlier.name_damaged(context);
+            Sides::of_file(&earlier)?
+        }
+        None => Sides::of(std::mem::take(&mut words.states), &catalog)?,
+    };
     if let Some(note) = sides.note.as_ref().filter(|_| !args.json) {
         context.say(note);
     }
@@ -165,7 +173,7 @@ pub(in crate::cli) fn run(args: &DiffArgs, store: &StoreArgs, context: &Context)
         let Comparison { changes, touched } = Comparison::of(&differences, &unknown.0, &unknown.1);
         let (old, new) = (side(&sides.old, old), side(&sides.new, new));
         context.json(&Report { old, new, changes, touched })?;
-        return Ok(0);
+        return Ok(u8::from(!is_complete));
     }
     let style = match (args.stat, args.name_only, args.binary) {
         (true, ..) => DiffStyle::Stat,
@@ -175,7 +183,7 @@ pub(in crate::cli) fn run(args: &DiffArgs, store: &StoreArgs, context: &Context)
     };
     let differences = outside_git(differences, &both, old, new, context)?;
     write(&both, &differences, &roots, style, context)?;
-    Ok(0)
+    Ok(u8::from(!is_complete))
 }
 
 /// Whether one of the states holds a path in one of its forms.

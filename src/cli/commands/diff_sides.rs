@@ -1,22 +1,21 @@
 //! The two states that `nono rollback diff` compares: which words name them, and what they are.
 //!
-//! A word is a state if it is `now`, a session, or a snapshot of one. An existing name with a `/`
-//! in it is a path all the same, and so is everything after `--`.
+//! A word is a state if it is `now`, a session, or a snapshot of one ([`Argument`]). Everything
+//! after `--` is a path.
 
 use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use crate::cli::argument::{Argument, Earlier, Recorded};
 use crate::cli::error::CliError;
 use nono_engine::history::{forms_of, recorded_form};
 use nono_engine::layout::LATEST;
-use nono_engine::session::{
-    Catalog, CatalogError, Purpose, SessionStatus, SessionSummary, SnapshotId,
-};
+use nono_engine::session::{Catalog, CatalogError, Purpose, SessionStatus, SessionSummary};
 use nono_engine::snapshot::{
     LiveState, SessionDir, SnapshotKind, SnapshotManager, SnapshotManifest,
 };
 use nono_engine::store::{LocalStore, ObjectSource};
-use nono_engine::sys;
+use nono_engine::sys::{self, FileKind};
 
 /// The word for the state on the disk.
 const NOW: &str = "now";
@@ -24,7 +23,7 @@ const NOW: &str = "now";
 #[derive(Debug)]
 pub(super) enum Named {
     Now,
-    Snapshot { session: SessionDir, number: Option<u64> },
+    Snapshot { session: SessionDir, number: Option<u64>, is_step: bool },
 }
 
 /// The meaning of the words of a command line.
@@ -59,40 +58,35 @@ impl Words {
         Ok(found)
     }
 
-    fn state(&mut self, word: &OsStr, catalog: &Catalog) -> Result<Option<Named>, CliError> {
-        let Some(text) = word.to_str() else { return Ok(None) };
-        let is_there = is_there(Path::new(word));
-        if is_there && text.contains('/') {
-            return Ok(None);
-        }
-        if text == NOW {
-            return Ok(Some(Named::Now));
-        }
-        let Ok(id) = text.parse::<SnapshotId>();
-        match catalog.find_snapshot_from(&id, Purpose::Looking) {
-            Ok((session, number)) => Ok(Some(Named::Snapshot { session, number })),
-            Err(_) if is_there => Ok(None),
-            // It may be the name of something that only snapshots have.
-            Err(
-                error @ (CatalogError::NotFound { .. }
-                | CatalogError::Empty { .. }
-                | CatalogError::OnlyReceived { .. }),
-            ) => {
-                self.doubt.get_or_insert(error);
-                Ok(None)
-            }
-            Err(error) => Err(error.into()),
+    /// What a file by itself is compared with. `None`: states are named, or several paths or a
+    /// directory, or all versions of the file are as now.
+    pub(super) fn earlier(&mut self, catalog: &Catalog) -> Result<Option<Earlier>, CliError> {
+        let ([path], []) = (&self.paths[..], &self.states[..]) else { return Ok(None) };
+        let place = sys::plain_absolute(path, &sys::current_or_former_dir()?);
+        match sys::kind_of(&place) {
+            Ok(Some(FileKind::Directory)) => Ok(None),
+            Ok(None) => Earlier::require(path, self.doubt.take(), catalog).map(Some),
+            _ => match Earlier::find(path, catalog)? {
+                Recorded::Other(earlier) => Ok(Some(*earlier)),
+                Recorded::Same | Recorded::Nothing => Ok(None),
+            },
         }
     }
-}
 
-fn is_there(path: &Path) -> bool {
-    let Ok(current_dir) = sys::current_dir() else { return false };
-    let path = sys::plain_absolute(path, &current_dir);
-    let parent = path.parent().unwrap_or(Path::new("/"));
-    let name = path.file_name().unwrap_or(OsStr::new("."));
-    let looked = sys::Dir::open(parent).and_then(|dir| dir.try_stat(name.as_encoded_bytes()));
-    matches!(looked, Ok(Some(_)))
+    fn state(&mut self, word: &OsStr, catalog: &Catalog) -> Result<Option<Named>, CliError> {
+        if word == NOW {
+            return Ok(Some(Named::Now));
+        }
+        match Argument::of(word, Purpose::Looking, catalog)? {
+            Argument::State { session, number, is_step } => {
+                Ok(Some(Named::Snapshot { session, number, is_step }))
+            }
+            Argument::Path { doubt, .. } => {
+                self.doubt = self.doubt.take().or(doubt);
+                Ok(None)
+            }
+        }
+    }
 }
 
 /// Both states, older one first.
@@ -132,10 +126,14 @@ impl Sides {
                     return Self::of_session(&session);
                 }
             }
-            (Some(Named::Snapshot { session, number: None }), None) => {
+            (Some(Named::Snapshot { session, number: None, .. }), None) => {
                 return Self::of_session(&session);
             }
-            (Some(Named::Snapshot { session, number }), None) => {
+            (Some(Named::Snapshot { session, number: Some(step), is_step: true }), None) => {
+                let before = session.held_before(step)?.unwrap_or(step);
+                (State::snapshot(&session, before)?, State::snapshot(&session, step)?)
+            }
+            (Some(Named::Snapshot { session, number, .. }), None) => {
                 (State::numbered_or_first(&session, number)?, State::last(&session)?)
             }
             (Some(Named::Now), None) => {
@@ -145,21 +143,28 @@ impl Sides {
             (Some(Named::Now), Some(Named::Now)) => {
                 return Err(CliError::usage("now and now are the same state"));
             }
-            (Some(Named::Snapshot { session, number }), Some(Named::Now)) => {
+            (Some(Named::Snapshot { session, number, .. }), Some(Named::Now)) => {
                 (State::numbered_or_first(&session, number)?, State::now(&session)?)
             }
-            (Some(Named::Now), Some(Named::Snapshot { session, number })) => {
+            (Some(Named::Now), Some(Named::Snapshot { session, number, .. })) => {
                 (State::now(&session)?, State::numbered_or_last(&session, number)?)
             }
             (
-                Some(Named::Snapshot { session, number }),
-                Some(Named::Snapshot { session: other, number: other_number }),
+                Some(Named::Snapshot { session, number, .. }),
+                Some(Named::Snapshot { session: other, number: other_number, .. }),
             ) => (
                 State::numbered_or_first(&session, number)?,
                 State::numbered_or_last(&other, other_number)?,
             ),
         };
         Ok(Self { old, new, note: None })
+    }
+
+    /// The newest version of a file that differs from what is there now, and that.
+    pub(super) fn of_file(earlier: &Earlier) -> Result<Self, CliError> {
+        let session = earlier.session()?;
+        let old = State::snapshot(session, earlier.number())?;
+        Ok(Self { old, new: State::now(session)?, note: None })
     }
 
     /// The first state of a session and its last one: the present, where the last is not recorded.

@@ -1,7 +1,7 @@
 //! `nono rollback find`: paths in snapshots, by a glob.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use jiff::Zoned;
@@ -11,8 +11,10 @@ use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::{BOLD, Context, DIM};
 use crate::cli::error::CliError;
+use crate::cli::offer::NONO;
 use crate::cli::past::{Past, name_damaged, typed_here};
 use crate::cli::render::{byte_size, relative_time};
+use crate::cli::shell_word::shell_word;
 use nono_engine::history::{Found, PathGlob, Place, find};
 use nono_engine::object::{ContentHash, Node};
 use nono_engine::path_text::{Shown, serde_path, to_path};
@@ -77,6 +79,10 @@ pub(in crate::cli) fn run(args: &FindArgs, store: &StoreArgs, context: &Context)
         let what = if count == 1 { "session" } else { "sessions" };
         let glob = Shown::bytes(args.glob.as_bytes());
         context.say(format_args!("nothing matches {glob} in {count} {what}{where_to}"));
+        let is_name = !args.glob.contains(['*', '?', '[', '{', '/']);
+        if let Some(word) = shell_word(Path::new(&format!("*{}*", args.glob))).filter(|_| is_name) {
+            context.say(format_args!("names that hold it: {NONO} find {word}"));
+        }
     } else {
         context.page();
         print(&found, &current_dir, context)?;

@@ -21,11 +21,12 @@ use crate::cli::render::columns::MOST_COMMAND_CELLS;
 use crate::cli::render::{
     Palette, byte_size, columns, project_name, relative_time, session_changes,
 };
+use crate::cli::repositories::Repositories;
 use crate::cli::shell_word::command_line;
 use nono_engine::gc::{CleanupOptions, SessionHoldings};
 use nono_engine::path_text::Shown;
 use nono_engine::session::{SessionStatus, SessionSummary};
-use nono_engine::snapshot::{Recency, SnapshotLabel};
+use nono_engine::snapshot::{Recency, SessionDir, SnapshotLabel};
 use nono_engine::sys;
 
 /// A person sees so many sessions unless there is a wish for more.
@@ -154,12 +155,27 @@ pub(in crate::cli) fn run(args: &ListArgs, store: &StoreArgs, context: &Context)
     } else if args.json {
         context.json(&sessions)?;
     } else if is_empty && is_complete {
-        context.say(format_args!("no sessions; record one: {NONO} run --rollback -- COMMAND"));
+        context.say(format_args!("no sessions; record one: {NONO} run COMMAND"));
     } else {
-        print(&sessions, &held, &counts, context)?;
+        print(&sessions, &git(&sessions, &directories), &held, &counts, context)?;
         hidden.say(context);
     }
     Ok(u8::from(!is_complete))
+}
+
+/// The moves in repositories of the newest sessions, in a few words, by id.
+fn git(
+    sessions: &[SessionSummary],
+    directories: &HashMap<String, SessionDir>,
+) -> HashMap<String, String> {
+    let with_git = sessions.iter().take(SHOWN_SESSIONS).filter(|it| it.has_changes_in_git());
+    let told = with_git.filter_map(|session| {
+        let directory = directories.get(&session.session_id)?;
+        // Its changes are counted all the same.
+        let repositories = Repositories::of_session(directory).ok()?;
+        Some((session.session_id.clone(), repositories.brief()?))
+    });
+    told.collect()
 }
 
 /// Whether a session is listed without being asked for: not if its command changed nothing. What
@@ -204,6 +220,7 @@ struct Row<'a> {
 
 fn print(
     sessions: &[SessionSummary],
+    git: &HashMap<String, String>,
     held: &HashMap<String, SessionHoldings>,
     counts: &BTreeMap<String, usize>,
     context: &Context,
@@ -213,7 +230,7 @@ fn print(
         session,
         time: relative_time(session.started, &now),
         command: command(session),
-        rest: rest(session, held.get(&session.session_id)),
+        rest: rest(session, git.get(&session.session_id), held.get(&session.session_id)),
     };
     let rows: Vec<Row<'_>> = sessions.iter().map(row).collect();
     let widest = |of: &dyn Fn(&Row<'_>) -> usize| rows.iter().map(of).max().unwrap_or(0);
@@ -276,7 +293,11 @@ fn print(
 }
 
 /// The changes, and the peculiarities of a session.
-fn rest(session: &SessionSummary, held: Option<&SessionHoldings>) -> (String, usize) {
+fn rest(
+    session: &SessionSummary,
+    git: Option<&String>,
+    held: Option<&SessionHoldings>,
+) -> (String, usize) {
     let changes = |palette: &Palette| match session.status {
         SessionStatus::Running if session.snapshot_count < 2 => {
             "changes not recorded yet".to_owned()
@@ -287,7 +308,7 @@ fn rest(session: &SessionSummary, held: Option<&SessionHoldings>) -> (String, us
         {
             "end not recorded".to_owned()
         }
-        _ => session_changes(session, palette),
+        _ => session_changes(session, git.map(String::as_str), palette),
     };
     let mut plain = changes(&Palette::plain());
     let mut styled = changes(&Palette::coloured());

@@ -9,17 +9,19 @@ use jiff::Zoned;
 use serde::Serialize;
 
 use super::list::command;
-use super::show::compared;
+use super::quoted;
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
+use crate::cli::argument::{Earlier, not_held};
 use crate::cli::context::{BOLD, Context, DIM, GREEN, RED, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::offer::NONO;
-use crate::cli::past::{Past, name_damaged};
+use crate::cli::past::{Past, compared, name_damaged};
 use crate::cli::render::{
     DiffOptions, Palette, byte_size, change_line, relative_time, size_delta, summary_line,
-    write_patch,
+    summary_with_git, write_patch,
 };
+use crate::cli::repositories::Repositories;
 use crate::cli::shell_word::shell_word;
 use nono_engine::diff::{self, Change, ChangeSummary, Difference, EntryState};
 use nono_engine::history::{
@@ -57,10 +59,7 @@ pub(in crate::cli) fn run(args: &LogArgs, store: &StoreArgs, context: &Context) 
         return log_sessions(&current_dir, args, &catalog, context);
     };
     let forms = forms_of(&sys::plain_absolute(path, &current_dir));
-    let holds = |summary: &SessionSummary| {
-        forms.iter().any(|form| summary.tracked_paths.iter().any(|root| form.starts_with(root)))
-    };
-    let mut past = Past::of(&catalog, holds)?;
+    let mut past = Past::of_path(&forms, &catalog)?;
     if past.sessions.is_empty() {
         // All that is recorded may lie below.
         let real = forms.last().unwrap_or(path);
@@ -71,9 +70,7 @@ pub(in crate::cli) fn run(args: &LogArgs, store: &StoreArgs, context: &Context) 
     damaged.append(&mut past.damaged);
     if history.versions.is_empty() {
         name_damaged(&damaged, context);
-        let path = Shown::path(&history.path);
-        return Err(CliError::failed(format!("no session holds {path}"))
-            .with_hint(format!("`{NONO} rollback show ID` says what a session left out")));
+        return Err(not_held(&history.path));
     }
     let now = past.newest().map(|newest| now_of(&history, newest)).transpose();
     let now = now.unwrap_or_else(|error| {
@@ -139,35 +136,7 @@ impl<'a> Report<'a> {
         damaged: &'a [Damaged],
     ) -> Self {
         let versions = history.versions.iter().enumerate().map(|(index, version)| {
-            let first = version.first();
-            let state = version.state.as_deref();
-            let made_by = maker(version, past);
-            let file = state.and_then(|state| match &state.node {
-                Node::File { size, hash, .. } => Some((*size, *hash)),
-                _ => None,
-            });
-            VersionReport {
-                snapshot: first.to_string(),
-                session_id: &first.session_id,
-                number: first.number,
-                timestamp: first.timestamp,
-                command: made_by.map_or(&[], |session| session.command.as_slice()),
-                origin: match version.origin {
-                    Origin::First => "first",
-                    Origin::Session => "command",
-                    Origin::Outside => "outside",
-                    Origin::Restored => "restored",
-                    Origin::Received => "received",
-                },
-                kind: state.map_or("gone", |state| state.node.kind_name()),
-                size: file.map(|(size, _)| size),
-                size_delta: version.size_delta(),
-                sha256: file.map(|(_, hash)| hash),
-                mode: state.map(|state| state.attributes.mode),
-                is_now: now == Some(&Now::Version(index)),
-                step: past.step(version),
-                snapshots: version.places.iter().map(ToString::to_string).collect(),
-            }
+            VersionReport::of(version, now == Some(&Now::Version(index)), past)
         });
         let damaged = damaged.iter().map(|damaged| DamagedReport {
             session_id: &damaged.session_id,
@@ -178,6 +147,40 @@ impl<'a> Report<'a> {
             versions: versions.collect(),
             now_is_unrecorded: now.map(|now| !matches!(now, Now::Version(_))),
             damaged: damaged.collect(),
+        }
+    }
+}
+
+impl<'a> VersionReport<'a> {
+    fn of(version: &'a Version, is_now: bool, past: &'a Past) -> Self {
+        let first = version.first();
+        let state = version.state.as_deref();
+        let made_by = maker(version, past);
+        let file = state.and_then(|state| match &state.node {
+            Node::File { size, hash, .. } => Some((*size, *hash)),
+            _ => None,
+        });
+        Self {
+            snapshot: first.to_string(),
+            session_id: &first.session_id,
+            number: first.number,
+            timestamp: first.timestamp,
+            command: made_by.map_or(&[], |session| session.command.as_slice()),
+            origin: match version.origin {
+                Origin::First => "first",
+                Origin::Session => "command",
+                Origin::Outside => "outside",
+                Origin::Restored => "restored",
+                Origin::Received => "received",
+            },
+            kind: state.map_or("gone", |state| state.node.kind_name()),
+            size: file.map(|(size, _)| size),
+            size_delta: version.size_delta(),
+            sha256: file.map(|(_, hash)| hash),
+            mode: state.map(|state| state.attributes.mode),
+            is_now,
+            step: past.step(version),
+            snapshots: version.places.iter().map(ToString::to_string).collect(),
         }
     }
 }
@@ -205,19 +208,11 @@ fn print(
     let widest = history.versions.iter().map(|version| version.first().to_string().len()).max();
     let widest = widest.unwrap_or(0);
     for (index, version) in history.versions.iter().enumerate() {
-        let place = version.first();
         let is_now = now == Some(&Now::Version(index));
         let mark = if is_now { format!("{GREEN}*{GREEN:#}") } else { " ".to_owned() };
-        let time = relative_time(place.timestamp, &time_now);
-        let what = what(version.state.as_deref());
-        let changes = change(version, &history.path, past)?;
-        let who = who(version, past);
+        let line = version_line(version, &history.path, past, widest, &time_now)?;
         let now = if is_now { format!("  {GREEN}now{GREEN:#}") } else { String::new() };
-        let id = format!("{:<widest$}", place.to_string());
-        writeln!(
-            out,
-            "{mark} {BOLD}{id}{BOLD:#}  {time:<14}  {what:>10}  {changes:<10}  {who}{now}"
-        )?;
+        writeln!(out, "{mark} {line}{now}")?;
         if patch {
             out.flush()?;
             write_changes(&mut *out, version, &history.path, past, context)?;
@@ -232,6 +227,41 @@ fn print(
         ));
     }
     Ok(())
+}
+
+/// A version in a line: its snapshot in this width, its time, its size and its maker.
+fn version_line(
+    version: &Version,
+    path: &Path,
+    past: &Past,
+    widest: usize,
+    now: &Zoned,
+) -> Result<String, CliError> {
+    let place = version.first();
+    let time = relative_time(place.timestamp, now);
+    let what = what(version.state.as_deref());
+    let changes = change(version, path, past)?;
+    let who = who(version, past);
+    let id = format!("{:<widest$}", place.to_string());
+    Ok(format!("{BOLD}{id}{BOLD:#}  {time:<14}  {what:>10}  {changes:<10}  {who}"))
+}
+
+/// Shows one version, and what it changed.
+pub(super) fn show_version(earlier: &Earlier, json: bool, context: &Context) -> Outcome {
+    let Earlier { past, path, version, .. } = earlier;
+    let code = u8::from(!earlier.name_damaged(context));
+    if json {
+        context.json(&VersionReport::of(version, false, past))?;
+        return Ok(code);
+    }
+    context.page();
+    let mut out = context.out_long();
+    writeln!(out, "{BOLD}{}{BOLD:#}", Shown::path(path))?;
+    writeln!(out, "  {}", version_line(version, path, past, 0, &Zoned::now())?)?;
+    out.flush()?;
+    write_changes(&mut *out, version, path, past, context)?;
+    out.flush()?;
+    Ok(code)
 }
 
 fn what(state: Option<&EntryState>) -> String {
@@ -388,7 +418,11 @@ fn log_sessions(directory: &Path, args: &LogArgs, catalog: &Catalog, context: &C
         if position > 0 {
             writeln!(out)?;
         }
-        print_session(&mut *out, summary, &changed, &time_now, context)?;
+        let git = match summary.has_changes_in_git() {
+            true => Repositories::of_session(session).ok().and_then(|found| found.brief()),
+            false => None,
+        };
+        print_session(&mut *out, summary, git.as_deref(), &changed, &time_now, context)?;
         if args.patch {
             let mut options = DiffOptions::new(&past.objects, &summary.tracked_paths);
             options.escape = context.stdout_is_terminal;
@@ -424,6 +458,7 @@ fn differences(session: &SessionDir, past: &Past) -> Result<Vec<Difference>, Cli
 fn print_session(
     out: &mut dyn Write,
     summary: &SessionSummary,
+    git: Option<&str>,
     changed: &[Change],
     now: &Zoned,
     context: &Context,
@@ -437,13 +472,18 @@ fn print_session(
     let undone = undone.map_or(String::new(), |word| format!("  {YELLOW}{word}{YELLOW:#}"));
     let unfinished = Some(summary.status.word()).filter(|_| summary.lacks_end());
     let unfinished = unfinished.map_or(String::new(), |word| format!("  {YELLOW}{word}{YELLOW:#}"));
-    writeln!(out, "{BOLD}{session_id}{BOLD:#}  {time}{failed}{unfinished}{undone}  {command}")?;
+    let label = summary.label.as_deref().map(|label| format!(" {}", quoted(label)));
+    let label = label.unwrap_or_default();
+    writeln!(
+        out,
+        "{BOLD}{session_id}{BOLD:#}  {time}{failed}{unfinished}{undone}  {command}{label}"
+    )?;
     let palette = Palette::coloured();
     if summary.lacks_end() && changed.is_empty() {
         writeln!(out, "  its last state is not recorded ({NONO} diff {session_id})")?;
         return Ok(());
     }
-    writeln!(out, "  {}", summary_line(&ChangeSummary::of(changed), &palette))?;
+    writeln!(out, "  {}", summary_with_git(&ChangeSummary::of(changed), git, &palette))?;
     // Changes in a repository are counted above.
     let changed: Vec<&Change> = changed.iter().filter(|change| !change.is_in_git()).collect();
     let named = changed.len().min(context.at_most(NAMED_CHANGES));

@@ -23,7 +23,7 @@ use crate::cli::offer::NONO;
 use crate::cli::signals::{self, Taken};
 use nono_engine::browse::{self, BrowseError, Scope, StoreTree};
 use nono_engine::path_text::{Shown, serde_path};
-use nono_engine::session::Purpose;
+use nono_engine::session::{Catalog, Purpose};
 use nono_engine::snapshot::SessionDir;
 use nono_engine::sys::{self, Dir};
 
@@ -167,6 +167,17 @@ pub(in crate::cli) fn run(args: &MountArgs, store: &StoreArgs, context: &Context
         context.say("Ctrl-C unmounts");
         return begun.serve(context);
     }
+    let is_plain = !args.allow_other && args.owner == OwnerArg::default();
+    let already = if is_plain { Wanted::of(args, store)?.mounted()? } else { None };
+    if let Some(already) = already {
+        if args.json {
+            context.json(&already)?;
+        } else {
+            let (directory, words) = (Shown::path(&already.directory), already.shows.words());
+            context.say(format_args!("mounted already at {directory}: {words}"));
+        }
+        return Ok(0);
+    }
     let begun: Report = background::start()?;
     report(&begun, args.json, context)?;
     if !args.json {
@@ -195,24 +206,50 @@ struct Begun {
     report: Report,
 }
 
+/// What is to be mounted, and where.
+struct Wanted {
+    catalog: Catalog,
+    directory: PathBuf,
+    scope: Scope,
+    shows: Shows,
+}
+
+impl Wanted {
+    fn of(args: &MountArgs, store: &StoreArgs) -> Result<Self, CliError> {
+        let catalog = store.catalog()?;
+        let directory = match &args.directory {
+            Some(directory) => directory.clone(),
+            None => default_directory()?,
+        };
+        refuse_store(&directory, catalog.roots())?;
+        let (scope, session) = match (&args.session, &args.path) {
+            (Some(id), _) => {
+                let id = catalog.find_from(id, Purpose::Looking)?.id();
+                (Scope::Session(id.clone()), Some(id))
+            }
+            (None, Some(path)) => (Scope::Path(path.clone()), None),
+            (None, None) => (Scope::Everything, None),
+        };
+        let shown = |path: &Path| Shown::path(&absolute(path)).to_string();
+        let path = args.path.as_deref().map(shown);
+        let shows = Shows { root: shown(catalog.root()), session, path };
+        Ok(Self { catalog, directory, scope, shows })
+    }
+
+    /// The same, if it is mounted there already.
+    fn mounted(self) -> Result<Option<Report>, CliError> {
+        let directory = sys::real_or_future_path(&absolute(&self.directory));
+        let same = |mount: &Status| {
+            mount.alive && mount.directory == directory && mount.shows == self.shows
+        };
+        let is_mounted = mounted()?.iter().any(same);
+        let report = Report { directory, shows: self.shows, replaced_dead_mount: false };
+        Ok(is_mounted.then_some(report))
+    }
+}
+
 fn begin(args: &MountArgs, store: &StoreArgs) -> Result<Begun, CliError> {
-    let catalog = store.catalog()?;
-    let directory = match &args.directory {
-        Some(directory) => directory.clone(),
-        None => default_directory()?,
-    };
-    refuse_store(&directory, catalog.roots())?;
-    let (scope, session) = match (&args.session, &args.path) {
-        (Some(id), _) => {
-            let id = catalog.find_from(id, Purpose::Looking)?.id();
-            (Scope::Session(id.clone()), Some(id))
-        }
-        (None, Some(path)) => (Scope::Path(path.clone()), None),
-        (None, None) => (Scope::Everything, None),
-    };
-    let shown = |path: &Path| Shown::path(&absolute(path)).to_string();
-    let path = args.path.as_deref().map(shown);
-    let shows = Shows { root: shown(catalog.root()), session, path };
+    let Wanted { catalog, directory, scope, shows } = Wanted::of(args, store)?;
     let tree = StoreTree::new(catalog.roots(), &scope)?;
     let options = MountOptions {
         owner: match args.owner {

@@ -13,7 +13,7 @@ use nono_engine::session::Purpose;
 #[derive(Debug, Args)]
 pub(in crate::cli) struct PinArgs {
     /// Sessions: ids, prefixes that only one has, names, or `latest` (the newest one here)
-    #[arg(value_name = "ID", required = true)]
+    #[arg(value_name = "ID", required = true, allow_negative_numbers = true)]
     ids: Vec<String>,
 }
 

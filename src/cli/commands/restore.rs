@@ -1,5 +1,6 @@
 //! `nono rollback restore`: the way back.
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -7,18 +8,20 @@ use clap::Args;
 
 use crate::cli::Outcome;
 use crate::cli::args::{StoreArgs, ThreadArgs};
+use crate::cli::argument::{Argument, Earlier};
 use crate::cli::context::{Context, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::cli::restoring::{ConflictArgs, PartArgs, Restoring, name_unstable};
-use crate::cli::shell_word::shell_word;
 use nono_engine::path_text::Shown;
-use nono_engine::restore::{CopyOptions, CopyReport, KeepBefore, OwnersLeft, RestoreError};
-use nono_engine::session::{Catalog, CatalogError, Purpose, SnapshotId};
+use nono_engine::restore::{
+    CopyOptions, CopyReport, KeepBefore, OnConflict, OwnersLeft, RestoreError,
+};
+use nono_engine::session::{Catalog, Purpose};
 use nono_engine::snapshot::SessionDir;
-use nono_engine::sys;
+use nono_engine::sys::{self, FileKind};
 
 /// So many snapshots are named in an error.
 const MOST_SHOWN: usize = 8;
@@ -32,10 +35,11 @@ const NAMED_OWNERS: usize = 8;
 /// Arguments of `nono rollback restore`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct RestoreArgs {
-    /// Id of a session, a prefix of it, or `latest`, the newest one here; ID/N is the same as
-    /// --snapshot N
-    #[arg(value_name = "ID[/N]", default_value = "latest")]
-    id: SnapshotId,
+    /// Id of a session, a prefix of it, `latest`, the newest one here, or `latest~N`, the one N
+    /// places before it; ID/N is the same as --snapshot N. A path alone is brought back to its
+    /// newest version that differs from what is there now
+    #[arg(value_name = "ID[/N] | PATH", default_value = "latest", allow_negative_numbers = true)]
+    word: OsString,
     #[command(flatten)]
     part: PartArgs,
     /// Number of the snapshot to bring back [default: 0, the baseline]
@@ -66,45 +70,104 @@ pub(in crate::cli) struct RestoreArgs {
 }
 
 impl RestoreArgs {
-    /// The first word, if it is a path and stands where an id does.
-    fn path_for_id(&self) -> Option<String> {
-        let SnapshotId { session, snapshot } = &self.id;
-        let word =
-            snapshot.as_ref().map_or(session.clone(), |inside| format!("{session}/{inside}"));
-        let path = sys::plain_absolute(Path::new(&word), &sys::current_or_former_dir().ok()?);
-        let is_there = !matches!(sys::kind_of(&path), Ok(None));
-        shell_word(Path::new(&word)).filter(|_| is_there)
-    }
-
     /// Whether it adds to the session: a safety snapshot, and the journal.
     pub(in crate::cli) fn writes_store(&self) -> bool {
         !self.dry_run && self.to.is_none()
     }
+
+    /// The snapshot that is meant, with the paths.
+    fn part(&self, catalog: &Catalog, context: &Context) -> Result<Part, CliError> {
+        let found = Argument::of(&self.word, Purpose::Restoring, catalog)?;
+        let (path, doubt) = match found {
+            Argument::State { session, number, .. } => {
+                let number = self.number(&session, number)?;
+                let paths = self.part.clone();
+                return Ok(Part { session, number, paths, overwrites: false });
+            }
+            Argument::Path { path, doubt } => (path, doubt),
+        };
+        if self.snapshot.is_some() {
+            let misplaced =
+                || CliError::usage("--snapshot is a number in a session: name that first");
+            return Err(doubt.map_or_else(misplaced, CliError::from));
+        }
+        let mut meant: Option<Part> = None;
+        let mut doubt = doubt;
+        for path in std::iter::once(&path).chain(&self.part.paths) {
+            let earlier = Earlier::require(path, doubt.take(), catalog)?;
+            if !earlier.name_damaged(context) {
+                let message = "a session that cannot be read may hold a newer version";
+                return Err(CliError::failed(message)
+                    .with_hint(format!("name the snapshot: {NONO} restore ID/N PATH")));
+            }
+            let (session, number) = (earlier.session()?.clone(), earlier.number());
+            let overwrites = !self.no_safety_snapshot && is_file_alone(path, &earlier);
+            match &mut meant {
+                Some(part) if part.session.id() != session.id() || part.number != number => {
+                    let (first, second) = (Shown::path(&part.paths.paths[0]), Shown::path(path));
+                    return Err(CliError::usage(format!(
+                        "{first} and {second} were last different in two snapshots"
+                    ))
+                    .with_hint("restore one after the other: each is a restore of its own"));
+                }
+                Some(part) => {
+                    part.overwrites &= overwrites;
+                    part.paths.paths.push(path.clone());
+                }
+                None => {
+                    let mut paths = self.part.clone();
+                    paths.paths = vec![path.clone()];
+                    meant = Some(Part { session, number, paths, overwrites });
+                }
+            }
+        }
+        meant.ok_or_else(|| CliError::usage("no path is named"))
+    }
+
+    /// The number that a session's id or the flag gives, or that of the baseline.
+    fn number(&self, session: &SessionDir, named: Option<u64>) -> Result<u64, CliError> {
+        match (self.snapshot, named) {
+            (Some(a), Some(b)) if a != b => {
+                Err(CliError::usage(format!("--snapshot {a} and /{b} are different snapshots")))
+            }
+            (Some(number), _) | (None, Some(number)) => Ok(number),
+            (None, None) => baseline(session),
+        }
+    }
+}
+
+/// A snapshot, and what of it is restored.
+struct Part {
+    session: SessionDir,
+    number: u64,
+    paths: PartArgs,
+    /// Whether later changes of the paths are no reason to refuse: they are files that were named
+    /// without a snapshot, and their contents are kept.
+    overwrites: bool,
+}
+
+/// Whether nothing but one file is concerned, outside of git directories.
+fn is_file_alone(path: &Path, earlier: &Earlier) -> bool {
+    let place = sys::plain_absolute(path, &sys::current_or_former_dir().unwrap_or_default());
+    let is_directory = matches!(sys::kind_of(&place), Ok(Some(FileKind::Directory)));
+    let is_of_git = earlier.path.iter().any(|name| name == ".git");
+    !is_directory && !earlier.is_directory() && !is_of_git
 }
 
 pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Context) -> Outcome {
     let catalog = store.catalog()?;
-    let found = catalog.find_snapshot_from(&args.id, Purpose::Restoring);
-    let (session, named) = found.map_err(|error| match (&error, args.path_for_id()) {
-        (CatalogError::NotFound { .. }, Some(path)) => CliError::from(error)
-            .with_hint(format!("a path comes second: {NONO} rollback restore latest {path}")),
-        _ => CliError::from(error),
-    })?;
-    let number = match (args.snapshot, named) {
-        (Some(a), Some(b)) if a != b => {
-            return Err(CliError::usage(format!(
-                "--snapshot {a} and /{b} are different snapshots"
-            )));
-        }
-        (Some(number), _) | (None, Some(number)) => number,
-        (None, None) => baseline(&session)?,
-    };
-    let mut work = Restoring::new(&catalog, &session, number, &args.threads, context)?;
-    work.options.selection = args.part.selection(&work.roots)?;
+    let part = args.part(&catalog, context)?;
+    restore(args, &part, &catalog, context)
+}
+
+fn restore(args: &RestoreArgs, part: &Part, catalog: &Catalog, context: &Context) -> Outcome {
+    let Part { session, number, .. } = part;
+    let mut work = Restoring::new(catalog, session, *number, &args.threads, context)?;
+    work.options.selection = part.paths.selection(&work.roots)?;
     if let Some(to) = &args.to {
         let to = sys::plain_absolute(to, &sys::current_dir()?);
         if args.conflicts.force {
-            refuse_projects(&to, &catalog)?;
+            refuse_projects(&to, catalog)?;
         }
         let bar = Bar::new(context, "restoring");
         let manager = work.manager.clone().with_progress(bar.clone());
@@ -113,11 +176,14 @@ pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Conte
             overwrite: args.conflicts.force,
             with_privileges: args.with_privileges,
         };
-        let copied = manager.copy_out(number, &to, &options);
+        let copied = manager.copy_out(*number, &to, &options);
         bar.finish();
         return print_copy(&copied?, args.json, context);
     }
-    work.options.on_conflict = args.conflicts.on_conflict();
+    work.options.on_conflict = match args.conflicts.on_conflict() {
+        OnConflict::Refuse if part.overwrites => OnConflict::Overwrite,
+        other => other,
+    };
     work.options.keep_commits = args.conflicts.keep_commits;
     work.options.skip_blocked = args.conflicts.skip_blocked;
     work.options.with_privileges = args.with_privileges;

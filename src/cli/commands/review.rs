@@ -2,12 +2,13 @@
 
 use clap::Args;
 
-use super::show::{Interrupted, compared, interrupted};
+use super::show::{Interrupted, interrupted};
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::offer::NONO;
+use crate::cli::past::compared;
 use crate::cli::render::touched_part;
 use crate::cli::repositories::Repositories;
 use crate::cli::restoring::{Ways, restore_picked, ways};
@@ -22,7 +23,7 @@ use nono_engine::store::ObjectSource;
 #[derive(Debug, Args)]
 pub(in crate::cli) struct ReviewArgs {
     /// Id of a session, a prefix of it, or `latest`; ID/N shows what snapshot N changed
-    #[arg(value_name = "ID[/N]", default_value = "latest")]
+    #[arg(value_name = "ID[/N]", default_value = "latest", allow_negative_numbers = true)]
     id: SnapshotId,
 }
 

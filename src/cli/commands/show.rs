@@ -1,6 +1,7 @@
 //! `nono rollback show`: one session, its snapshots, and what changed.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -9,19 +10,23 @@ use jiff::{Timestamp, Zoned};
 use serde::Serialize;
 
 use super::diff::{DiffStyle, StyleArgs, write_diff};
+use super::log::show_version;
 use super::quoted;
 use super::snapshot::NAMED_UNSTABLE;
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
+use crate::cli::argument::{Argument, Earlier};
 use crate::cli::context::{BOLD, Context, DIM, YELLOW};
 use crate::cli::error::CliError;
+use crate::cli::offer::NONO;
+use crate::cli::past::compared;
 use crate::cli::render::{Palette, absolute_time, byte_size, change_line, relative_time};
 use crate::cli::repositories::{Repositories, Told, repository_line};
 use crate::cli::unrecorded::{Unrecorded, told};
 use nono_engine::diff::{self, Change, Comparison, Lost};
 use nono_engine::object::ContentHash;
 use nono_engine::path_text::{Shown, serde_paths};
-use nono_engine::session::{Catalog, Purpose, SessionStatus, SessionSummary, SnapshotId};
+use nono_engine::session::{Catalog, Purpose, SessionStatus, SessionSummary};
 use nono_engine::snapshot::{
     NotCaptured, NotCapturedReason, NotCapturedSet, SessionDir, SnapshotKind, SnapshotManager,
     SnapshotManifest, Step,
@@ -34,9 +39,11 @@ const NAMED_PROBLEMS: usize = 10;
 /// Arguments of `nono rollback show`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct ShowArgs {
-    /// Id of a session, a prefix of it, or `latest`, the newest one here
-    #[arg(value_name = "ID[/N]", default_value = "latest")]
-    id: SnapshotId,
+    /// Id of a session, a prefix of it, `latest`, the newest one here, or `latest~N`, the one N
+    /// places before it; ID#N is a step with its difference. A path means its newest version that
+    /// differs from what is there now
+    #[arg(value_name = "ID[/N] | PATH", default_value = "latest", allow_negative_numbers = true)]
+    word: OsString,
     /// Show what changed as a patch that `git apply` and `patch -p1` accept
     #[arg(long, group = "style")]
     diff: bool,
@@ -100,7 +107,19 @@ struct SnapshotReport {
 }
 
 pub(in crate::cli) fn run(args: &ShowArgs, store: &StoreArgs, context: &Context) -> Outcome {
-    let (session, snapshot) = store.catalog()?.find_snapshot_from(&args.id, Purpose::Looking)?;
+    let catalog = store.catalog()?;
+    let (session, snapshot, is_step) = match Argument::of(&args.word, Purpose::Looking, &catalog)? {
+        Argument::State { session, number, is_step } => (session, number, is_step),
+        Argument::Path { path, doubt } => {
+            if args.style.chosen().is_some() {
+                let message = "a version is shown with its difference, as a patch";
+                return Err(CliError::usage(message)
+                    .with_hint(format!("{NONO} diff PATH compares it in other ways")));
+            }
+            let earlier = Earlier::require(&path, doubt, &catalog)?;
+            return show_version(&earlier, args.json, context);
+        }
+    };
     let objects = Catalog::store_of(&session)?;
     let patch = args.diff.then_some(DiffStyle::Patch);
     let interrupted = interrupted(&session, snapshot)?;
@@ -130,9 +149,14 @@ pub(in crate::cli) fn run(args: &ShowArgs, store: &StoreArgs, context: &Context)
             Some(NowReport { timestamp, changes, touched, unrecorded, lost, repositories });
     }
     if args.json {
-        context.json(&report)?
-    } else {
-        print(&report, context)?
+        context.json(&report)?;
+        return Ok(0);
+    }
+    print(&report, context)?;
+    if is_step {
+        let (old, new) = compared(&session, snapshot)?;
+        writeln!(context.out_long())?;
+        write_diff(&objects, &old, &objects, &new, DiffStyle::Patch, context)?;
     }
     Ok(0)
 }
@@ -157,34 +181,6 @@ pub(super) fn interrupted(
     let manager = SnapshotManager::open(session.path())?;
     let baseline = manager.load_manifest(session.first_number()?)?;
     Ok(Some(Interrupted { manager, baseline }))
-}
-
-/// The changes of a session: from the baseline to its last state, or of one snapshot.
-pub(super) fn compared(
-    session: &SessionDir,
-    snapshot: Option<u64>,
-) -> Result<(SnapshotManifest, SnapshotManifest), CliError> {
-    if let Some(number) = snapshot {
-        let new = session.manifest(number)?.manifest;
-        let before = session.held_before(number)?.unwrap_or(number);
-        let old = session.manifest(before)?.manifest;
-        return Ok((old, new));
-    }
-    let numbers = session.recorded_numbers()?;
-    let mut last = None;
-    for number in numbers.iter().rev() {
-        let manifest = session.manifest(*number)?.manifest;
-        // A restore is the work of the user and not of the command.
-        let is_ordinary = manifest.kind == SnapshotKind::Ordinary;
-        last.get_or_insert_with(|| manifest.clone());
-        if is_ordinary {
-            last = Some(manifest);
-            break;
-        }
-    }
-    let last =
-        last.ok_or_else(|| CliError::failed(format!("session {} has no snapshot", session.id())))?;
-    Ok((session.manifest(session.first_number()?)?.manifest, last))
 }
 
 fn report(

@@ -15,6 +15,7 @@ use crate::cli::context::{BOLD, Context, YELLOW};
 use crate::cli::error::{CliError, moved_hint};
 use crate::cli::offer::NONO;
 use crate::cli::render::{Palette, relative_time, session_changes, summary_line};
+use crate::cli::repositories::Repositories;
 use crate::cli::restoring::{command, write_preview};
 use crate::cli::run_later::{self, RunLater};
 use crate::cli::unrecorded::told;
@@ -45,6 +46,9 @@ struct Report {
     directory: PathBuf,
     /// The last session here that may have changed something.
     session: Option<SessionSummary>,
+    /// What it did in repositories, in a few words.
+    #[serde(skip)]
+    git: Option<String>,
     /// The present differences from its last snapshot.
     since: Option<Since>,
     /// Without a session: the recorded project that was moved here, and its newest session.
@@ -130,7 +134,13 @@ pub(in crate::cli) fn run(args: &StatusArgs, store: &StoreArgs, context: &Contex
         (None, true) => catalog.moved_here(&place.directory, &listed.sessions, Timestamp::now()),
         _ => None,
     };
+    let with_git = session.filter(|session| session.has_changes_in_git());
+    let git = with_git.and_then(|session| {
+        let directory = catalog.find(&session.session_id).ok()?;
+        Repositories::of_session(&directory).ok()?.brief()
+    });
     let report = Report {
+        git,
         moved: moved.map(|(session, moved)| {
             let session_id = session.session_id.clone();
             MovedProject { moved, session_id }
@@ -301,7 +311,7 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
                 if session.command.is_empty() { "snapshot".into() } else { command(session) };
             let status = session.status.word();
             writeln!(out, "last session: {BOLD}{id}{BOLD:#}  {what}  {status}, {when}")?;
-            let changed = session_changes(session, &palette);
+            let changed = session_changes(session, report.git.as_deref(), &palette);
             let is_ended = session.status == SessionStatus::Completed;
             let undone = session.undone_word().map(|word| format!("  ({word})"));
             if is_ended || session.has_changes() || session.user_changes > 0 {

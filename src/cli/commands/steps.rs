@@ -11,12 +11,13 @@ use crate::cli::args::{StoreArgs, named_project};
 use crate::cli::context::{BOLD, Context, DIM, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::offer::NONO;
-use crate::cli::render::{Palette, summary_line};
+use crate::cli::render::{Palette, summary_with_git};
+use crate::cli::repositories::Repositories;
 use crate::cli::restoring::is_meant_here;
 use nono_engine::path_text::Shown;
 use nono_engine::session::{Catalog, PromptSteps, Purpose, by_prompt, steps_of};
 use nono_engine::snapshot::{
-    AgentSession, RemovedSnapshot, SessionMetadata, StepEntry, StepKind, StepPrompt,
+    AgentSession, RemovedSnapshot, SessionDir, SessionMetadata, StepEntry, StepKind, StepPrompt,
 };
 
 /// So many characters of a prompt and of a step are shown.
@@ -26,7 +27,7 @@ const SHOWN_CHARS: usize = 72;
 #[derive(Debug, Args)]
 pub(in crate::cli) struct StepsArgs {
     /// Id of a session, a prefix of it, or `latest`, the newest one here
-    #[arg(value_name = "ID", default_value = "latest")]
+    #[arg(value_name = "ID", default_value = "latest", allow_negative_numbers = true)]
     id: String,
     /// Print the report as JSON
     #[arg(long)]
@@ -63,18 +64,19 @@ pub(in crate::cli) fn run(args: &StepsArgs, store: &StoreArgs, context: &Context
         context.json(&report)?;
         return Ok(0);
     }
-    print(&session.id(), &metadata, &prompts, &catalog, context)?;
+    print(&session, &metadata, &prompts, &catalog, context)?;
     Ok(0)
 }
 
 fn print(
-    id: &str,
+    session: &SessionDir,
     metadata: &SessionMetadata,
     prompts: &[PromptSteps],
     catalog: &Catalog,
     context: &Context,
 ) -> Result<(), CliError> {
     context.page();
+    let id = &session.id();
     let mut out = context.out_long();
     let agent = metadata
         .agent
@@ -105,23 +107,26 @@ fn print(
             let space = " ".repeat(width - summary.width());
             let number = step.number;
             write!(out, "  {BOLD}#{number:<digits$}{BOLD:#}  {summary}{space}  ")?;
-            writeln!(out, "{}{}", changes(step), marks(step, metadata.removal(number)))?;
+            writeln!(out, "{}{}", changes(step, session), marks(step, metadata.removal(number)))?;
         }
     }
     out.flush()?;
     // The undo of an undo is `redo`.
     let is_agents = |step: &&StepEntry| step.kind != StepKind::Undo;
     let number = steps().rfind(is_agents).map_or(last.number, |step| step.number);
-    let session = if is_meant_here(id, catalog) { String::new() } else { format!("{id}#") };
+    let before = if is_meant_here(id, catalog) { String::new() } else { format!("{id}#") };
     context.say(format_args!(
-        "see one: {NONO} show {id}#{number}; take one back: {NONO} undo --step {session}{number}"
+        "see one: {NONO} show {id}#{number}; take one back: {NONO} undo --step {before}{number}"
     ));
     Ok(())
 }
 
-fn changes(step: &StepEntry) -> String {
+fn changes(step: &StepEntry, session: &SessionDir) -> String {
+    let has_git = step.changes.is_some_and(|changes| changes.in_git > 0);
+    let moved = || Repositories::of_snapshot(session, step.number).ok()?.brief();
+    let git = if has_git { moved() } else { None };
     match &step.changes {
-        Some(changes) => summary_line(changes, &Palette::coloured()),
+        Some(changes) => summary_with_git(changes, git.as_deref(), &Palette::coloured()),
         None => "changes not counted".to_owned(),
     }
 }

@@ -27,7 +27,6 @@ use crate::cli::restoring::{
 };
 use crate::cli::shell_word::shell_word;
 use nono_engine::diff::Change;
-use nono_engine::layout::LATEST;
 use nono_engine::path_text::Shown;
 use nono_engine::restore::{RecoveryReport, RestoreReport};
 use nono_engine::session::{
@@ -79,14 +78,14 @@ impl UndoArgs {
         !self.yes && !self.dry_run
     }
 
-    /// The session that the first word names by its id, by the beginning of it, or as `latest`.
+    /// The session that the first word names by its id, by the beginning of it, or by its place.
     /// What is on the disk is a path all the same.
     fn session_by_id(&self, catalog: &Catalog) -> Result<Option<SessionDir>, CliError> {
         let Some(word) = self.first_word()? else { return Ok(None) };
         let Ok(id) = word.parse::<SnapshotId>();
-        let is_latest = id.session == LATEST;
+        let is_relative = id.is_relative();
         match catalog.find_snapshot_from(&id, Purpose::Restoring) {
-            Ok((session, number)) if is_latest || session.id().starts_with(&id.session) => {
+            Ok((session, number)) if is_relative || session.id().starts_with(&id.session) => {
                 match number {
                     None => Ok(Some(session)),
                     Some(number) => Err(CliError::usage(format!(
@@ -100,7 +99,7 @@ impl UndoArgs {
                 }
             }
             Err(error @ CatalogError::Ambiguous { .. }) => Err(error.into()),
-            Err(error) if is_latest => Err(error.into()),
+            Err(error) if is_relative => Err(error.into()),
             _ => Ok(None),
         }
     }

@@ -40,7 +40,8 @@ pub use quote::quoted_name;
 pub use side_by_side::write_side_by_side;
 pub use stat::write_stat;
 pub use summary::{
-    change_line, change_mark, change_word, session_changes, summary_line, touched_part,
+    change_line, change_mark, change_word, session_changes, summary_line, summary_with_git,
+    touched_part,
 };
 
 /// Why differences could not be written out.

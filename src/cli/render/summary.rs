@@ -31,6 +31,11 @@ pub const fn change_word(change_type: ChangeType) -> &'static str {
 /// `+5 files +1 directory ~2 modified -1 deleted ±3 permissions, 4 touched`; zero counts are left
 /// out, and without changes it says `no changes`.
 pub fn summary_line(summary: &ChangeSummary, palette: &Palette) -> String {
+    summary_with_git(summary, None, palette)
+}
+
+/// As [`summary_line`]. `git`: what is said in place of the number of changes in repositories.
+pub fn summary_with_git(summary: &ChangeSummary, git: Option<&str>, palette: &Palette) -> String {
     let plural = |count, one: &'static str, many| if count == 1 { one } else { many };
     let directories = summary.created_directories;
     let files = summary.created.saturating_sub(directories);
@@ -54,9 +59,10 @@ pub fn summary_line(summary: &ChangeSummary, palette: &Palette) -> String {
             format!("{style}{mark}{count} {word}{style:#}")
         })
         .collect();
-    let of_git = match summary.in_git {
-        0 => None,
-        count => Some(format!(".git: {count} {}", plural(count, "change", "changes"))),
+    let of_git = match (summary.in_git, git) {
+        (0, _) => None,
+        (_, Some(git)) => Some(git.to_owned()),
+        (count, None) => Some(format!(".git: {count} {}", plural(count, "change", "changes"))),
     };
     let of_files = (!shown.is_empty()).then(|| shown.join(" "));
     let parts: Vec<String> = of_files.into_iter().chain(of_git).collect();
@@ -86,10 +92,11 @@ pub fn change_line(change: &Change, roots: &[PathBuf], palette: &Palette) -> Str
     format!("{style}{mark} {word:<11}{style:#} {}{delta}", Shown::bytes(path))
 }
 
-/// The changes of a session, and behind them how many more are the user's.
-pub fn session_changes(session: &SessionSummary, palette: &Palette) -> String {
+/// The changes of a session, and behind them how many more are the user's. `git` is as in
+/// [`summary_with_git`].
+pub fn session_changes(session: &SessionSummary, git: Option<&str>, palette: &Palette) -> String {
     let Some(changes) = &session.changes else { return "changes not counted".to_owned() };
-    let changed = summary_line(changes, palette);
+    let changed = summary_with_git(changes, git, palette);
     match session.user_changes {
         0 => changed,
         count => format!("{changed}  ({count} more by you)"),

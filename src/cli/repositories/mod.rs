@@ -7,15 +7,20 @@ use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use super::error::CliError;
+use super::past::compared;
 use super::render::{Palette, summary_line};
-use nono_engine::diff::{Change, ChangeSummary, ChangeType, Comparison, relative_to_roots};
+use nono_engine::diff::{
+    self, Change, ChangeSummary, ChangeType, Comparison, Difference, relative_to_roots,
+};
 use nono_engine::git::{RepositoryChange, repositories};
 use nono_engine::path_text::Shown;
-use nono_engine::snapshot::SnapshotManifest;
+use nono_engine::session::Catalog;
+use nono_engine::snapshot::{SessionDir, SnapshotManifest};
 use nono_engine::store::{ObjectSource, StoreError};
 
+use words::{brief, staying, tell};
 pub(super) use words::{conflict_text, without_commits};
-use words::{staying, tell};
 
 /// So many lines are said about repositories.
 const MAX_LINES: usize = 10;
@@ -110,11 +115,53 @@ impl Repositories {
         counts
     }
 
-    /// One line for each repository: `.git: 14 changes`.
+    /// Those of the changes of a session.
+    ///
+    /// # Errors
+    /// When a state of the session cannot be read.
+    pub(super) fn of_session(session: &SessionDir) -> Result<Self, CliError> {
+        let (old, new) = compared(session, None)?;
+        Self::between(session, &old, &new)
+    }
+
+    /// Those of the changes of one snapshot of a session.
+    ///
+    /// # Errors
+    /// When it, or the one before it, cannot be read.
+    pub(super) fn of_snapshot(session: &SessionDir, number: u64) -> Result<Self, CliError> {
+        let (old, new) = compared(session, Some(number))?;
+        Self::between(session, &old, &new)
+    }
+
+    fn between(
+        session: &SessionDir,
+        old: &SnapshotManifest,
+        new: &SnapshotManifest,
+    ) -> Result<Self, CliError> {
+        let store = Catalog::store_of(session)?;
+        let differences = diff::compare(&store, &old.merkle_root, &new.merkle_root)?;
+        let changes: Vec<Change> = differences.iter().filter_map(Difference::change).collect();
+        Ok(Self::of(&store, old, new, &changes)?)
+    }
+
+    /// The repositories in one line, if a ref of one of them moved.
+    pub(super) fn brief(&self) -> Option<String> {
+        let has_moved = self.found.iter().any(|found| !found.moves.is_empty());
+        has_moved.then(|| self.lines().join(", "))
+    }
+
+    /// One line for each repository: `.git: 1 commit`, or `.git: 14 changes` where no ref moved.
     pub(super) fn lines(&self) -> Vec<String> {
         let line = |(git_dir, count): (&Path, u64)| {
             let name = self.shown(git_dir);
-            format!("{name}: {count} {}", if count == 1 { "change" } else { "changes" })
+            let inside = self.found.iter().filter(|found| found.git_dir.starts_with(git_dir));
+            let moved = inside.filter(|found| !found.is_new && !found.is_gone);
+            match moved.filter_map(|found| brief(&found.moves, &found.git_dir)).next() {
+                Some(brief) => format!("{name}: {brief}"),
+                None => {
+                    format!("{name}: {count} {}", if count == 1 { "change" } else { "changes" })
+                }
+            }
         };
         self.counts().into_iter().map(line).collect()
     }
@@ -219,7 +266,9 @@ mod tests {
         let said = repositories.said(Told::Done);
         assert_eq!(said.len(), MAX_LINES);
         assert_eq!(said[9], "and 21 more branches and tags (--json names all)");
-        assert_eq!(repositories.lines(), [".git: 30 changes"]);
+        let line = ".git: new: b0, new: b1, new: b2, 27 more";
+        assert_eq!(repositories.lines(), [line]);
+        assert_eq!(repositories.brief().as_deref(), Some(line));
     }
 
     #[test]

@@ -8,6 +8,9 @@ use nono_engine::git::{Head, Move, Oid, RemoteBranch, RepositoryChange};
 use nono_engine::path_text::Shown;
 use nono_engine::restore::RepositoryConflict;
 
+/// Maximum number of parts of a line about the moves of a repository.
+const MAX_BRIEF: usize = 4;
+
 /// Refs that a restore set to commits that the repository does not have, in words.
 pub(in crate::cli) fn without_commits(restored: &[RepositoryChange]) -> Vec<String> {
     let mut told = Vec::new();
@@ -50,18 +53,55 @@ pub(in crate::cli) fn conflict_text(git_dir: &Path, conflict: &RepositoryConflic
         }
         RepositoryConflict::MovedOn { moves } => moves,
     };
-    let counts = counts_of(moves, git_dir);
-    let known: Option<usize> = counts.iter().flatten().map(|found| found.added).max();
-    let of_commits = match known {
-        Some(1) => Some("1 commit".to_owned()),
-        Some(count @ 2..) => Some(format!("{count} commits")),
-        _ => None,
-    };
-    let what = of_commits.or_else(|| tell(moves, git_dir, Told::Done).into_iter().next());
+    let what = commits_among(&counts_of(moves, git_dir))
+        .or_else(|| tell(moves, git_dir, Told::Done).into_iter().next());
     match what {
         Some(what) => format!("the repository has moved on: {what}"),
         None => "the repository has moved on".to_owned(),
     }
+}
+
+/// The new commits of several moves, which may be the same ones.
+fn commits_among(counts: &[Option<Between>]) -> Option<String> {
+    let most = counts.iter().flatten().max_by_key(|found| found.added)?;
+    (most.added > 0).then(|| commits(most.added, most.is_partial))
+}
+
+/// The moves of one repository in a few words: `1 commit, new: feature, now on feature`. `None`:
+/// nothing moved.
+pub(super) fn brief(moves: &[Move], git_dir: &Path) -> Option<String> {
+    let counts = counts_of(moves, git_dir);
+    let mut parts: Vec<String> = commits_among(&counts).into_iter().collect();
+    let remote = moves.iter().filter(|change| change.is_of_remote()).count();
+    for (change, count) in moves.iter().zip(counts).filter(|(change, _)| !change.is_of_remote()) {
+        let added = count.is_some_and(|found| found.added > 0 && found.gone == 0);
+        parts.extend(match change {
+            Move::Switched { to: Head::Ref(name), .. } => {
+                Some(format!("now on {}", ref_name(name)))
+            }
+            Move::Switched { to: Head::Detached(oid), .. } => {
+                Some(format!("now at {}", oid.short()))
+            }
+            Move::Moved { .. } if added => None,
+            Move::Created { name, .. } if name == "refs/stash" => {
+                Some("changes stashed".to_owned())
+            }
+            Move::Moved { name, .. } | Move::Redirected { name, .. } => {
+                Some(format!("{} moved", ref_name(name)))
+            }
+            Move::Created { name, .. } => Some(format!("new: {}", ref_name(name))),
+            Move::Deleted { name, .. } => Some(format!("gone: {}", ref_name(name))),
+        });
+    }
+    if remote > 0 {
+        parts.push("remote-tracking branches moved".to_owned());
+    }
+    if parts.len() > MAX_BRIEF {
+        let more = parts.len() - (MAX_BRIEF - 1);
+        parts.truncate(MAX_BRIEF - 1);
+        parts.push(format!("{more} more"));
+    }
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 /// Commits between the two ends of each move, where both are commits.

@@ -13,7 +13,7 @@ use nono_engine::sys;
 #[derive(Debug, Clone, Default, Args)]
 pub(in crate::cli) struct PartArgs {
     /// Files, directories or globs to restore [default: everything]
-    #[arg(value_name = "PATH")]
+    #[arg(value_name = "PATH", allow_negative_numbers = true)]
     pub(in crate::cli) paths: Vec<PathBuf>,
     /// Leave out a file, a directory or a glob (repeatable)
     #[arg(long, value_name = "PATH")]
