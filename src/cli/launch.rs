@@ -14,7 +14,7 @@ use super::error::CliError;
 use super::keeper::{Keeper, Namespaces, NotStarted, Plan, THIS_PROGRAM};
 use super::scratch::{LeftBehind, Scratch};
 use super::ssh_config;
-use crate::sandbox::{Policy, Room, View, is_inside, outermost};
+use crate::sandbox::{Policy, Room, TERMINALS, View, is_inside, outermost};
 use nono_engine::sys;
 
 /// Where programs keep what they share.
@@ -81,7 +81,8 @@ pub(super) enum Offered {
 pub(super) fn probe() -> Result<Offered, CliError> {
     let scratch = Scratch::temporary()?;
     let attempt = |own_processes| -> Result<Option<String>, CliError> {
-        let view = View { working_dir: "/".into(), ..View::default() };
+        let own_terminals = sys::leads_to_dir(Path::new(TERMINALS));
+        let view = View { working_dir: "/".into(), own_terminals, ..View::default() };
         let plan = Plan {
             in_use: Vec::new(),
             namespaces: Some(Namespaces { view, own_processes }),
@@ -285,8 +286,16 @@ impl<'a> Launch<'a> {
             policy.write.push(self.scratch.room().to_owned());
         }
         rooms.extend(ssh_config::copied(self.scratch.path()).map_err(failed)?);
-        let mut view =
-            View { rooms, writable: policy.write.clone(), visible: Vec::new(), working_dir };
+        let named = |path: &PathBuf| path.starts_with(TERMINALS);
+        let mut view = View {
+            rooms,
+            writable: policy.write.clone(),
+            visible: Vec::new(),
+            // A granted terminal is one of the machine's.
+            own_terminals: sys::leads_to_dir(Path::new(TERMINALS))
+                && !policy.read.iter().chain(&policy.write).any(named),
+            working_dir,
+        };
         let granted = [&policy.read, &policy.write, &policy.connect].into_iter().flatten();
         let mut visible = Vec::new();
         for path in outermost(granted.chain([&view.working_dir])) {

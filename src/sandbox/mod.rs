@@ -4,8 +4,8 @@
 //! descendants, and the caller then replaces it with the command. Landlock does the work: the
 //! kernel checks every open, rename, link and truncation against the granted directories by where a
 //! file really is, so symlinks and renamed parents change nothing. A small seccomp filter closes
-//! two gaps in Landlock, and root gives up the capabilities that pass by every wall. These three
-//! are the first wall.
+//! gaps in Landlock, and root gives up the capabilities that pass by every wall. These three are
+//! the first wall.
 //! The second is a [`View`]: namespaces of mounts and processes, for what Landlock has no rule for
 //! (attributes), where the system lets us make them. [`separate`] and [`furnish`] come before
 //! [`enforce()`], in processes of their own. Always true:
@@ -13,7 +13,7 @@
 //! - The command reads the system (programs, libraries, `/etc`, `/proc`, `/sys`) and what is
 //!   granted; it writes what is granted for writing, its own temporary directory, and harmless
 //!   devices. It makes no device nodes, and types nothing into its terminal on behalf of whoever
-//!   reads there next.
+//!   reads there next. It uses no key of the kernel's keyrings.
 //! - It traces and signals no process outside, and reaches no abstract socket outside.
 //! - The machine's `/tmp` is not granted: many programs keep sockets and locks of others there.
 //!
@@ -42,7 +42,7 @@ use serde::{Deserialize, Serialize};
 use nono_engine::path_text::serde_paths;
 use nono_engine::sys;
 
-pub use view::{NamespaceError, Room, View, outermost};
+pub use view::{NamespaceError, Room, TERMINALS, View, outermost};
 pub use walls::{enforce, furnish, is_inside, separate};
 
 /// The grants of a command besides the system.
@@ -144,6 +144,9 @@ pub enum SandboxError {
     /// The kernel refused the filter of system calls.
     #[error("cannot set up the filter of system calls: {0}")]
     Filter(String),
+    /// The kernel gave no keyring.
+    #[error("cannot make a session keyring for the command: {0}")]
+    Keyring(std::io::Error),
     /// Rights could not be given up.
     #[error("cannot give up the rights of root: {0}")]
     Rights(std::io::Error),

@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use nono_engine::path_text::{Shown, serde_path, serde_paths};
 
+/// Where pseudo-terminals have their names.
+pub const TERMINALS: &str = "/dev/pts";
+
 /// A mount namespace, described. All paths are absolute and have no symlink in them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct View {
@@ -24,6 +27,8 @@ pub struct View {
     /// file of the same name to show it at.
     #[serde(with = "serde_paths")]
     pub visible: Vec<PathBuf>,
+    /// Whether [`TERMINALS`] has no terminals but those that the command makes.
+    pub own_terminals: bool,
     /// The directory in which the command starts.
     #[serde(with = "serde_path")]
     pub working_dir: PathBuf,

@@ -184,8 +184,13 @@ impl Fixture {
     /// The same with the usual effect of signals. The caller of the tests may ignore some (`nohup`,
     /// a job in the background), which is inherited.
     pub fn command_to_be_signalled(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new("env");
-        command.args(["--default-signal=HUP,INT,QUIT"]).arg(&self.program);
+        self.command_by(&["env", "--default-signal=HUP,INT,QUIT"], arguments)
+    }
+
+    /// The same, started by a program that takes a command line.
+    pub fn command_by(&self, starter: &[&str], arguments: &[&str]) -> Command {
+        let mut command = Command::new(starter[0]);
+        command.args(&starter[1..]).arg(&self.program);
         self.placed(command, arguments)
     }
 

@@ -60,6 +60,7 @@ mod newest_version;
 mod not_run;
 mod object_server;
 mod observe;
+mod own_terminal;
 mod owners;
 mod packs;
 mod paging;

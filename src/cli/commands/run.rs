@@ -219,7 +219,7 @@ fn tell(wall: &SecondWall, context: &Context) {
     if let SecondWall::Refused { reason, is_news: true } = wall {
         context.say(format_args!(
             "one wall only ({reason}): the command can change modes, owners and times of files \
-             outside its grants ({NONO} doctor)"
+             outside its grants, and reach your other terminals ({NONO} doctor)"
         ));
     }
 }

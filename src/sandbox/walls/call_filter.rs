@@ -5,6 +5,8 @@
 //! - Limits of resources of *other* processes (`prlimit64` with a new limit and a process id): the
 //!   supervisor is of the same user, and a limit on its memory or its files would end the
 //!   recording. Programs that set their own limits name no process, or use `setrlimit`.
+//! - The kernel's keys (`add_key`, `keyctl`, `request_key`): keyrings are the machine's, whatever
+//!   namespaces a process is in.
 //! - IP sockets, when the network is closed: Landlock knows TCP only. The interface that makes
 //!   sockets without a system call of their own (io_uring) is closed with them.
 //!
@@ -61,6 +63,9 @@ fn rules(network: &Network) -> Result<Rules, seccompiler::BackendError> {
     let other_process = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, 0)?;
     let new_limit = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)?;
     rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(vec![other_process, new_limit])?]);
+    for call in [libc::SYS_add_key, libc::SYS_keyctl, libc::SYS_request_key] {
+        rules.insert(call, Vec::new());
+    }
     rules.insert(libc::SYS_kill, vec![when(0, u64::from(NOBODY.unsigned_abs()))?]);
     if *network == Network::Closed {
         let families = [libc::AF_INET, libc::AF_INET6, libc::AF_PACKET, libc::AF_VSOCK];

@@ -1,10 +1,12 @@
 //! A policy, turned into rules of the kernel.
 
 mod call_filter;
+mod keys;
 mod mount_table;
 mod namespaces;
 mod rights;
 mod system;
+mod terminals;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -61,6 +63,8 @@ pub fn enforce(policy: &Policy) -> Result<(), SandboxError> {
         return Err(SandboxError::Unsupported(support));
     }
     restrict(policy)?;
+    // The filter refuses the call that this needs.
+    keys::join_own_keyring()?;
     call_filter::apply(&policy.network)?;
     rights::drop_unneeded()
 }
@@ -105,6 +109,11 @@ fn restrict(policy: &Policy) -> Result<(), SandboxError> {
     }
     for path in system::DEVICES {
         rules = grant_if_there(rules, Path::new(path), write_access())?;
+    }
+    for terminal in terminals::streams() {
+        // By its descriptor: where `/dev/pts` is the command's own, no path leads there.
+        let access = write_access() & AccessFs::from_file(NEWEST);
+        rules = rules.add_rule(PathBeneath::new(terminal, access))?;
     }
     for (paths, access) in [(&policy.read, read), (&policy.write, write_access())] {
         for path in paths {

@@ -21,6 +21,7 @@ use rustix::thread::{
 };
 
 use super::mount_table::{Mounted, mount_table};
+use super::terminals;
 use crate::sandbox::{NamespaceError, View, outermost};
 use nono_engine::sys;
 
@@ -96,6 +97,7 @@ pub fn furnish(view: &View, own_processes: bool) -> Result<(), NamespaceError> {
     let writable = copies(outermost(&view.writable))?;
     let rooms = view.rooms.iter().map(|room| copy_of(&room.from)).collect::<Result<Vec<_>, _>>()?;
     let visible = copies(view.visible.iter().map(PathBuf::as_path).collect())?;
+    let terminal = if view.own_terminals { terminals::first()? } else { None };
     for (room, copy) in view.rooms.iter().zip(&rooms) {
         attach(copy, &room.at)?;
     }
@@ -105,6 +107,9 @@ pub fn furnish(view: &View, own_processes: bool) -> Result<(), NamespaceError> {
     make_read_only(view)?;
     for (path, copy) in &writable {
         attach(copy, path)?;
+    }
+    if view.own_terminals {
+        terminals::replace(terminal.as_ref())?;
     }
     // By its path, or it would be the one below the new mounts.
     rustix::process::chdir(&view.working_dir)
@@ -146,7 +151,7 @@ fn make_read_only(view: &View) -> Result<(), NamespaceError> {
 }
 
 /// A copy of the mounts at a path and below, which is nowhere yet.
-fn copy_of(path: &Path) -> Result<OwnedFd, NamespaceError> {
+pub(super) fn copy_of(path: &Path) -> Result<OwnedFd, NamespaceError> {
     let place = open_place(path)?;
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -155,7 +160,7 @@ fn copy_of(path: &Path) -> Result<OwnedFd, NamespaceError> {
     open_tree(&place, c"", flags).map_err(|errno| NamespaceError::at("copy the mount", path, errno))
 }
 
-fn attach(copy: &OwnedFd, path: &Path) -> Result<(), NamespaceError> {
+pub(super) fn attach(copy: &OwnedFd, path: &Path) -> Result<(), NamespaceError> {
     let place = open_place(path)?;
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     move_mount(copy, c"", &place, c"", flags)

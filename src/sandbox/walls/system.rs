@@ -27,7 +27,8 @@ pub(super) const READABLE: &[&str] = &[
     "/var/cache/fontconfig",
 ];
 
-/// Read and written. Only these devices of `/dev`: as root, the others are the machine's disks.
+/// Read and written. Only these devices of `/dev`: as root, the others are the machine's disks. In
+/// the second wall, `/dev/pts` has the command's own terminals alone ([`super::terminals`]).
 pub(super) const DEVICES: &[&str] = &[
     "/dev/null",
     "/dev/zero",

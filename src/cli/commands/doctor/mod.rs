@@ -123,7 +123,7 @@ fn second_wall() -> Finding {
                 WHAT,
                 format!(
                     "none ({reason}): commands can change modes, owners and times of your files \
-                     outside their grants, and write all of /dev/shm"
+                     outside their grants, write all of /dev/shm and reach your other terminals"
                 ),
             )
         },
