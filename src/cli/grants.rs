@@ -122,15 +122,16 @@ impl Grants {
         let write = tracked.iter().chain(&args.write).chain(&wanted.write).chain(&wanted.create);
         let write = write.chain(files);
         let mut write = write.map(judge).collect::<Result<Vec<_>, _>>()?;
-        write.extend(elsewhere.write);
+        write.extend(elsewhere.write.iter().cloned());
         let read = args.read.iter().chain(&wanted.read).map(judge);
         let mut read = read.collect::<Result<Vec<_>, _>>()?;
-        read.extend(elsewhere.read);
+        read.extend(elsewhere.read.iter().cloned());
         if let Some(client) = profile.and_then(agent_grants::client_of) {
             // What contains the record is not granted, and nobody asked for it.
             read.extend(agent_grants::reads(command).iter().filter_map(|path| judge(path).ok()));
             agent_grants::warn(client, command, context);
         }
+        elsewhere.name_borrowed(&read, &write, context);
         tracked.extend(elsewhere.tracked);
         if profile.is_none() {
             add_git_settings(&mut read, &write, &protected, context);

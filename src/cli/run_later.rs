@@ -100,12 +100,13 @@ impl RunLater {
         let trees = [&before.merkle_root, &after.merkle_root];
         let [old, new] = trees.map(|root| read_root_tree(store, root));
         let states = States { store, old: old?, new: new? };
+        let git_dirs = states.git_dirs(&roots)?;
         let mut found = Vec::new();
         // One that is gone runs no more.
         for change in changes.iter().filter(|change| change.change_type != ChangeType::Deleted) {
             let shown = relative_to_roots(change.path.as_os_str().as_bytes(), &roots);
             let shown = Shown::bytes(shown).to_string();
-            match in_git(&change.path) {
+            match in_git(&change.path, &git_dirs) {
                 Some(inside) => found.extend(states.git(change, inside, &shown)?),
                 None if is_run(&change.path) => found.push(shown),
                 None if is_named(&change.path, "package.json")
@@ -155,6 +156,22 @@ struct States<'a> {
 }
 
 impl States<'_> {
+    /// The tracked paths that are git directories, whatever their names.
+    fn git_dirs<'r>(&self, roots: &'r [PathBuf]) -> Result<Vec<&'r Path>, CliError> {
+        let mut lookup = Lookup::new(self.store, &self.new);
+        let mut has = |root: &Path, name: &str| -> Result<bool, CliError> {
+            let found = lookup.find(root.join(name).as_os_str().as_bytes())?;
+            Ok(found.is_some_and(|state| matches!(state.node, Node::File { .. })))
+        };
+        let mut found = Vec::new();
+        for root in roots {
+            if has(root, "HEAD")? && (has(root, "config")? || has(root, "commondir")?) {
+                found.push(root.as_path());
+            }
+        }
+        Ok(found)
+    }
+
     /// A change in a git directory: `inside` is the path in it.
     fn git(&self, change: &Change, inside: &Path, shown: &str) -> Result<Vec<String>, CliError> {
         let parent = inside.parent().unwrap_or(Path::new(""));
@@ -215,8 +232,11 @@ fn is_named(path: &Path, name: &str) -> bool {
     path.file_name().is_some_and(|last| last == name)
 }
 
-/// The path in a git directory.
-fn in_git(path: &Path) -> Option<&Path> {
+/// The path in a git directory: one of these, or one that is called as git calls it.
+fn in_git<'p>(path: &'p Path, git_dirs: &[&Path]) -> Option<&'p Path> {
+    if let Some(inside) = git_dirs.iter().find_map(|dir| path.strip_prefix(dir).ok()) {
+        return Some(inside);
+    }
     let bytes = path.as_os_str().as_bytes();
     let at = bytes.windows(6).position(|part| part == b"/.git/")?;
     Some(Path::new(std::ffi::OsStr::from_bytes(&bytes[at + 6..])))
@@ -348,7 +368,9 @@ mod tests {
         ] {
             assert_eq!(is_run(Path::new(path)), is_one, "{path}");
         }
-        assert_eq!(in_git(Path::new("/p/.git/hooks/x")), Some(Path::new("hooks/x")));
-        assert_eq!(in_git(Path::new("/p/.gitignore")), None);
+        let inside = |path: &'static str| in_git(Path::new(path), &[Path::new("/p/own")]);
+        assert_eq!(inside("/p/.git/hooks/x"), Some(Path::new("hooks/x")));
+        assert_eq!(inside("/p/own/hooks/x"), Some(Path::new("hooks/x")));
+        assert_eq!(inside("/p/.gitignore"), None);
     }
 }

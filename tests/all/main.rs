@@ -24,6 +24,7 @@ mod fixture;
 mod full_disks;
 mod full_store;
 mod git_directories;
+mod git_elsewhere;
 mod git_history;
 mod grants;
 mod growth;

@@ -20,4 +20,4 @@ pub(crate) use packed::PackedRefs;
 pub use refs::{Head, Oid};
 pub use state::GitState;
 pub(crate) use state::{MAX_PACKED_BYTES, read_contents};
-pub use worktree::{LinkedWorktree, repository_above};
+pub use worktree::{LinkedWorktree, Repository};

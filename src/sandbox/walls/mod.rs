@@ -76,6 +76,12 @@ pub fn is_inside() -> bool {
     call_filter::is_applied()
 }
 
+/// Whether every command may read a path, for all that is withheld in it.
+#[must_use]
+pub fn is_readable_by_all(path: &Path) -> bool {
+    system::READABLE.iter().any(|place| path.starts_with(place))
+}
+
 fn restrict(policy: &Policy) -> Result<(), SandboxError> {
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
