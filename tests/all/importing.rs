@@ -1,11 +1,13 @@
 //! Sessions of the other nono: one that its version 0.66.0 made, taken over as it is, moved onto a
-//! project that exists, damaged, and made hostile.
+//! project that exists, with the lists of symlinks that its version 0.70 writes, damaged, and made
+//! hostile.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use nono_engine::object::ContentHash;
 use serde_json::Value;
 
 use crate::fixture::{Finished, Fixture};
@@ -28,7 +30,44 @@ fn copy(fixture: &Fixture, tracked: &str) -> PathBuf {
     for name in ["session.json", "snapshots/000.json", "snapshots/001.json"] {
         edit(&session.join(name), SHOP, tracked);
     }
+    seal(&session);
     session
+}
+
+/// Puts the Merkle roots of the lists into the documents, as the other program computes them.
+fn seal(session: &Path) {
+    for name in ["000.json", "001.json"] {
+        let path = session.join("snapshots").join(name);
+        let document: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        let files = document["files"].as_object().unwrap();
+        let hash = |parts: &[&[u8]]| ContentHash::of(&parts.concat());
+        let mut sorted: Vec<_> = files.iter().collect();
+        sorted.sort_by_key(|(path, _)| Path::new(path.as_str()));
+        let mut level: Vec<ContentHash> = sorted
+            .into_iter()
+            .map(|(path, file)| {
+                let content: ContentHash = serde_json::from_value(file["hash"].clone()).unwrap();
+                hash(&[&[0], path.as_bytes(), content.as_bytes()])
+            })
+            .collect();
+        while level.len() > 1 {
+            let up = |pair: &[ContentHash]| match pair {
+                [left, right] => hash(&[&[1], left.as_bytes(), right.as_bytes()]),
+                _ => pair[0],
+            };
+            level = level.chunks(2).map(up).collect();
+        }
+        let (old, new) = (document["merkle_root"].as_str().unwrap(), level[0].hex());
+        edit(&path, old, &new);
+        edit(&session.join("session.json"), old, &new);
+    }
+}
+
+/// Adds the list of symlinks of version 0.70 to a snapshot.
+fn list_symlinks(session: &Path, snapshot: &str, symlinks: &[PathBuf]) {
+    let list = serde_json::to_string(symlinks).unwrap();
+    let path = session.join("snapshots").join(snapshot);
+    edit(&path, "\"parent\":", &format!("\"symlinks\": {list}, \"parent\":"));
 }
 
 fn edit(path: &Path, from: &str, to: &str) {
@@ -270,6 +309,121 @@ fn hostile_documents_give_a_clear_error_and_no_session() {
         let list = fixture.nono(&["rollback", "list", "--all", "--json"]).success().json();
         assert_eq!(list, Value::Array(vec![]), "{to}");
     }
+}
+
+#[test]
+fn a_list_of_files_that_does_not_have_its_merkle_root_is_refused() {
+    const CART: &str = "22827bebf8f1101f456f825e845bbcc48893a95a1da138006c1ddce127b6c3ee";
+    const RUN: &str = "73cb3858a687a8494ca3323053016282f3dad39d42cf62ca4e79dda2aac7d9ac";
+    let cart = format!("{SHOP}/src/cart.py");
+    let elsewhere = format!("{SHOP}/src/crat.py");
+    // All objects of these lists are there and whole.
+    for (from, to) in [(CART, RUN), (&*cart, &*elsewhere), ("572ab8f4", "672ab8f4")] {
+        let fixture = Fixture::new();
+        let session = copy(&fixture, SHOP);
+        edit(&session.join("snapshots/000.json"), from, to);
+        if from.len() == 8 {
+            edit(&session.join("session.json"), from, to);
+        }
+        let refused = import(&fixture, &session);
+        assert!(refused.says("000.json"), "{}", refused.stderr);
+        refused.fails(1, "do not have its Merkle root");
+        assert!(!fixture.store().join(ID).exists(), "{to}");
+    }
+    // A snapshot at the end that is gone.
+    let fixture = Fixture::new();
+    let session = copy(&fixture, SHOP);
+    fs::remove_file(session.join("snapshots/001.json")).unwrap();
+    import(&fixture, &session).fails(1, "it lists 2 snapshots, and 1 are there");
+}
+
+#[test]
+fn symlinks_that_a_version_lists_are_left_out_and_those_of_the_command_are_undone() {
+    let fixture = Fixture::new();
+    state_after(&fixture);
+    let project = fixture.project();
+    let place = |name: &str| project.join(name);
+    // Made by the command, made later, and in the place of a file that the command removed.
+    symlink("src", place("made")).unwrap();
+    symlink("src", place("later")).unwrap();
+    symlink("src/cart.py", place("README.md")).unwrap();
+    let session = copy(&fixture, &project_text(&fixture));
+    list_symlinks(&session, "000.json", &[place("gone"), place("kept")]);
+    list_symlinks(&session, "001.json", &[place("kept"), place("made")]);
+    symlink("src", place("kept")).unwrap();
+
+    let report = import(&fixture, &session).success().json();
+    let imported = &report["sessions"][0];
+    assert_eq!(imported["symlink_count"], 3);
+    let not_known = imported["not_known"].to_string();
+    assert!(not_known.contains("targets of symlinks"), "{not_known}");
+    assert!(!not_known.contains("the file behind a link"), "{not_known}");
+    let shown = fixture.nono(&["rollback", "show", ID, "--json"]).success().json();
+    let left_out = shown["snapshots"][0]["not_captured"].to_string();
+    assert!(left_out.contains("gone") && left_out.contains("not where it leads"), "{left_out}");
+
+    fixture.nono(&["rollback", "restore", ID, "--force"]).success();
+    assert!(!place("made").is_symlink(), "the command made it");
+    assert!(place("later").is_symlink() && place("kept").is_symlink());
+    assert!(!place("gone").is_symlink(), "nobody knows where it led");
+    assert!(!place("README.md").is_symlink());
+    assert_eq!(fs::read_to_string(place("README.md")).unwrap(), "# Shop\n");
+    fixture.nono(&["rollback", "verify", ID]).success();
+}
+
+#[test]
+fn a_snapshot_without_a_list_of_symlinks_says_nothing_of_them() {
+    let fixture = Fixture::new();
+    state_after(&fixture);
+    let link = fixture.project().join("link");
+    symlink("src", &link).unwrap();
+    let session = copy(&fixture, &project_text(&fixture));
+    // The program was updated between the snapshots: the symlink may have been there all the time.
+    list_symlinks(&session, "001.json", std::slice::from_ref(&link));
+    let report = import(&fixture, &session).success().json();
+    let not_known = report["sessions"][0]["not_known"].to_string();
+    for words in ["the file behind a link", "targets of symlinks"] {
+        assert!(not_known.contains(words), "{not_known}");
+    }
+    fixture.nono(&["rollback", "restore", ID, "--force"]).success();
+    assert!(link.is_symlink());
+    assert!(!fixture.project().join("src/test_cart.py").exists());
+}
+
+#[test]
+fn a_hostile_list_of_symlinks_gives_a_clear_error_and_no_session() {
+    for (path, message) in [
+        (format!("{SHOP}/../../etc/passwd"), "not absolute and plain"),
+        ("link".to_owned(), "not absolute and plain"),
+        (format!("{SHOP}/README.md"), "is a file and a symlink"),
+        (format!("{SHOP}/src"), "is a directory and a symlink"),
+    ] {
+        let fixture = Fixture::new();
+        let session = copy(&fixture, SHOP);
+        list_symlinks(&session, "000.json", &[PathBuf::from(&path)]);
+        import(&fixture, &session).fails(1, message);
+        assert!(!fixture.store().join(ID).exists(), "{path}");
+    }
+}
+
+#[test]
+fn a_session_whose_manifests_are_gone_is_named() {
+    let fixture = Fixture::new();
+    let session = copy(&fixture, SHOP);
+    let place = session.parent().unwrap();
+    let lost = place.join("lost");
+    fs::create_dir_all(lost.join("objects/ab")).unwrap();
+    // Nothing of the other program.
+    fs::create_dir(place.join("notes")).unwrap();
+    let told = import(&fixture, place);
+    assert_eq!(told.code, 1, "{}", told.stderr);
+    assert!(told.says("lost is not imported: it has no manifest"), "{}", told.stderr);
+    let report = told.json();
+    assert_eq!(report["without_manifest"], serde_json::json!([lost]));
+    assert_eq!(report["sessions"][0]["outcome"], "imported");
+    // Alone, too.
+    import(&fixture, &lost).fails(1, "it has no manifest");
+    import(&fixture, &place.join("notes")).fails(1, "holds no sessions of another nono");
 }
 
 #[test]

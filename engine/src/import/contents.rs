@@ -1,13 +1,13 @@
 //! The contents of a foreign snapshot: objects checked and stored, and trees built from its list of
 //! files.
 //!
-//! Directories are built from the deepest up, so depth costs no stack. The list names files alone;
-//! a directory exists because a file lies in it.
+//! Directories are built from the deepest up, so depth costs no stack. The list names files and, of
+//! some versions, symlinks without their targets: a directory exists because a file lies in it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
-use super::documents::{ForeignFile, ForeignSession, ForeignSnapshot};
+use super::documents::{ForeignFile, ForeignSession, ForeignSnapshot, OBJECTS};
 use super::{ImportProblem, ImportSessionError};
 use crate::byte_path;
 use crate::manifest::{NotCaptured, NotCapturedReason, Totals};
@@ -25,7 +25,6 @@ const KIND_BITS: u32 = 0o170_000;
 const REGULAR: u32 = 0o100_000;
 /// Permissions of a directory that no longer exists: the record does not name them.
 const DIRECTORY_MODE: u16 = 0o755;
-const OBJECTS: &[u8] = b"objects";
 
 /// A snapshot whose objects are all in the store.
 pub(super) struct Built {
@@ -84,13 +83,12 @@ impl<'a> Contents<'a> {
                 Some(_) if above.contains(path.as_slice()) => {
                     Err("the record has it as a file and as a directory".to_owned())
                 }
-                Some(_) => match on_disk.stat(path) {
-                    Some(stat) if stat.kind == FileKind::Symlink => Err(
-                        "it is a symlink now, and the other program records the file behind one"
-                            .to_owned(),
-                    ),
-                    _ => self.node(file, &mut totals)?,
-                },
+                Some(_) if snapshot.symlinks.is_none() && on_disk.is_symlink(path) => {
+                    Err("it is a symlink now, and may have been one: that version of the other \
+                         program records the file behind a symlink"
+                        .to_owned())
+                }
+                Some(_) => self.node(file, &mut totals)?,
             };
             let node = match found {
                 Ok(node) => node,
@@ -262,6 +260,10 @@ impl OnDisk {
         let (dir, name) = byte_path::split(path);
         debug_assert!(is_name(name));
         self.open(dir)?.try_stat(name).ok().flatten()
+    }
+
+    fn is_symlink(&mut self, path: &[u8]) -> bool {
+        self.stat(path).is_some_and(|stat| stat.kind == FileKind::Symlink)
     }
 
     fn file_attributes(&mut self, path: &[u8], file: &ForeignFile) -> Attributes {

@@ -1,15 +1,19 @@
-//! The documents of the other nono, as its version 0.66.0 writes them.
+//! The documents of the other nono.
 //!
 //! ```text
 //! <session>/session.json        id, times, command, tracked paths, exit code; missing when the
 //!                               program gave up at the end
-//! <session>/snapshots/000.json  number, time, and each file by its absolute path
+//! <session>/snapshots/000.json  number, time, Merkle root, each file by its absolute path, and
+//!                               the symlinks by their paths alone
 //! <session>/changes/001.json    the differences to the snapshot before; they follow from the
 //!                               snapshots, and are not read
 //! <session>/objects/ab/cd…      contents, named by SHA-256
 //! ```
+//!
+//! Up to version 0.69 a document has no list of symlinks: a file of it may have been a symlink to a
+//! file, whose contents are recorded. Since 0.70 it has the list, and each of its files was a file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -17,7 +21,8 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::ImportSessionError;
+use super::{ImportSessionError, merkle};
+use crate::byte_path;
 use crate::layout;
 use crate::object::{ContentHash, is_tracked_path};
 use crate::path_text::to_path;
@@ -25,6 +30,8 @@ use crate::sys::{Dir, FileKind};
 
 const SESSION: &[u8] = b"session.json";
 const SNAPSHOTS: &[u8] = b"snapshots";
+const CHANGES: &[u8] = b"changes";
+pub(super) const OBJECTS: &[u8] = b"objects";
 /// The other program records at most 300,000 files unless told otherwise: about 90 MB of JSON.
 const MAX_DOCUMENT_BYTES: u64 = 1 << 29;
 /// Longest id.
@@ -55,7 +62,7 @@ pub(super) struct SessionFacts {
     #[serde(default)]
     pub(super) exit_code: Option<i32>,
     #[serde(default)]
-    merkle_roots: Vec<String>,
+    merkle_roots: Vec<ContentHash>,
     #[serde(default)]
     pub(super) network_events: Vec<serde_json::Value>,
 }
@@ -64,10 +71,12 @@ pub(super) struct SessionFacts {
 #[derive(Debug)]
 pub(super) struct ForeignSnapshot {
     pub(super) timestamp: Timestamp,
-    /// Its own root, by a rule of the other program.
-    pub(super) merkle_root: String,
+    /// Its own root, by the rule of the other program. The files have it.
+    pub(super) merkle_root: ContentHash,
     /// By absolute path.
     pub(super) files: BTreeMap<Vec<u8>, ForeignFile>,
+    /// Absolute paths. `None`: the program followed symlinks to files, and listed no symlinks.
+    pub(super) symlinks: Option<BTreeSet<Vec<u8>>>,
 }
 
 /// A file of a snapshot.
@@ -86,9 +95,10 @@ pub(super) struct ForeignFile {
 struct SnapshotDocument {
     number: u64,
     timestamp: Time,
-    #[serde(default)]
-    merkle_root: String,
+    merkle_root: ContentHash,
     files: BTreeMap<String, ForeignFile>,
+    #[serde(default)]
+    symlinks: Option<BTreeSet<String>>,
 }
 
 /// Version 0.66.0 writes seconds since 1970 as text.
@@ -120,27 +130,48 @@ pub fn usual_place(state_home: Option<OsString>, home: Option<OsString>) -> Opti
     Some(state.join("nono/rollbacks"))
 }
 
+/// The directories where sessions may be.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct FoundSessions {
+    /// Directories of sessions, sorted.
+    pub sessions: Vec<PathBuf>,
+    /// What is left of sessions that have no manifest, sorted: neither `session.json` nor
+    /// `snapshots/000.json`.
+    pub without_manifest: Vec<PathBuf>,
+}
+
 /// The sessions in a directory: itself, or the directories in it.
 ///
 /// # Errors
 /// [`ImportSessionError::NothingThere`], or a directory that cannot be read.
-pub fn find_sessions(path: &Path) -> Result<Vec<PathBuf>, ImportSessionError> {
+pub fn find_sessions(path: &Path) -> Result<FoundSessions, ImportSessionError> {
     let dir = Dir::open(path)?;
-    if is_session(&dir) {
-        return Ok(vec![path.to_owned()]);
-    }
-    let mut found = Vec::new();
-    for listed in dir.names()? {
-        // No symlink: it may lead to another store.
-        if dir.open_dir(&listed.name).is_ok_and(|dir| is_session(&dir)) {
-            found.push(path.join(to_path(&listed.name)));
+    let mut found = FoundSessions::default();
+    found.sort_in(&dir, path);
+    if found == FoundSessions::default() {
+        for listed in dir.names()? {
+            // No symlink: it may lead to another store.
+            if let Ok(inner) = dir.open_dir(&listed.name) {
+                found.sort_in(&inner, &path.join(to_path(&listed.name)));
+            }
         }
     }
-    if found.is_empty() {
+    if found == FoundSessions::default() {
         return Err(ImportSessionError::NothingThere { path: path.to_owned() });
     }
-    found.sort();
+    found.sessions.sort();
+    found.without_manifest.sort();
     Ok(found)
+}
+
+impl FoundSessions {
+    fn sort_in(&mut self, dir: &Dir, path: &Path) {
+        if is_session(dir) {
+            self.sessions.push(path.to_owned());
+        } else if [SNAPSHOTS, OBJECTS, CHANGES].iter().any(|name| dir.open_dir(name).is_ok()) {
+            self.without_manifest.push(path.to_owned());
+        }
+    }
 }
 
 fn is_session(dir: &Dir) -> bool {
@@ -172,6 +203,10 @@ pub(super) fn read(dir: &Dir) -> Result<ForeignSession, ImportSessionError> {
     }
     let snapshots = read_snapshots(dir)?;
     if let Some(facts) = &facts {
+        let (listed, has) = (facts.merkle_roots.len(), snapshots.len());
+        if listed > has {
+            return Err(invalid(format!("it lists {listed} snapshots, and {has} are there")));
+        }
         let listed = facts.merkle_roots.iter().zip(&snapshots);
         if let Some(number) = listed.into_iter().position(|(root, has)| *root != has.merkle_root) {
             let reason =
@@ -212,12 +247,34 @@ impl ForeignSnapshot {
         let timestamp = document.timestamp.timestamp()?;
         let files = document.files.into_iter().map(|(path, file)| (path.into_bytes(), file));
         let files: BTreeMap<Vec<u8>, ForeignFile> = files.collect();
-        match files.keys().find(|path| !is_tracked_path(path)) {
-            Some(bad) => {
-                let bad = String::from_utf8_lossy(bad);
-                Err(format!("path {bad:?} is not absolute and plain"))
-            }
-            None => Ok(Self { timestamp, merkle_root: document.merkle_root, files }),
+        let symlinks = document
+            .symlinks
+            .map(|paths| paths.into_iter().map(String::into_bytes).collect::<BTreeSet<Vec<u8>>>());
+        let mut paths = files.keys().chain(symlinks.iter().flatten());
+        if let Some(bad) = paths.find(|path| !is_tracked_path(path)) {
+            let bad = String::from_utf8_lossy(bad);
+            return Err(format!("path {bad:?} is not absolute and plain"));
+        }
+        let is_symlink = |dir: &&[u8]| symlinks.as_ref().is_some_and(|has| has.contains(*dir));
+        let is_above = files.keys().flat_map(|path| byte_path::ancestors(path)).find(is_symlink);
+        if let Some(both) = is_above {
+            let both = String::from_utf8_lossy(both);
+            return Err(format!("{both:?} is a directory and a symlink in it"));
+        }
+        if let Some(both) = symlinks.iter().flatten().find(|path| files.contains_key(*path)) {
+            let both = String::from_utf8_lossy(both);
+            return Err(format!("{both:?} is a file and a symlink in it"));
+        }
+        Ok(Self { timestamp, merkle_root: document.merkle_root, files, symlinks })
+    }
+
+    /// Recomputes the Merkle root. The root does not tell which of the files was changed.
+    fn prove(self) -> Result<Self, String> {
+        match merkle::proves(&self.merkle_root, &self.files) {
+            true => Ok(self),
+            false => Err("its files do not have its Merkle root: a path or a hash in it was \
+                          changed, or the root"
+                .to_owned()),
         }
     }
 }
@@ -232,6 +289,7 @@ fn read_snapshots(dir: &Dir) -> Result<Vec<ForeignSnapshot>, ImportSessionError>
         }
         let document: SnapshotDocument = document(&snapshots, &name)?;
         let snapshot = ForeignSnapshot::of(document, found.len() as u64);
+        let snapshot = snapshot.and_then(ForeignSnapshot::prove);
         found.push(snapshot.map_err(|reason| {
             let path = snapshots.path_of(&name);
             ImportSessionError::Invalid { path, reason }
@@ -281,10 +339,12 @@ fn outermost(paths: impl IntoIterator<Item = Vec<u8>>) -> Vec<Vec<u8>> {
     kept
 }
 
-/// The deepest directory that holds every file; without one, the topmost directories. The record
-/// names no tracked path then.
+/// The deepest directory that holds every file and symlink; without one, the topmost directories.
+/// The record names no tracked path then.
 fn derived(snapshots: &[ForeignSnapshot]) -> Vec<Vec<u8>> {
-    let mut paths = snapshots.iter().flat_map(|snapshot| snapshot.files.keys());
+    let all =
+        || snapshots.iter().flat_map(|has| has.files.keys().chain(has.symlinks.iter().flatten()));
+    let mut paths = all();
     let Some(first) = paths.next() else { return Vec::new() };
     let parent = |path: &[u8]| path[..path.iter().rposition(|b| *b == b'/').unwrap_or(0)].to_vec();
     let mut common = parent(first);
@@ -300,7 +360,7 @@ fn derived(snapshots: &[ForeignSnapshot]) -> Vec<Vec<u8>> {
         let end = path[1..].iter().position(|byte| *byte == b'/').map_or(path.len(), |at| at + 1);
         path[..end].to_vec()
     };
-    snapshots.iter().flat_map(|snapshot| snapshot.files.keys()).map(top).collect()
+    all().map(top).collect()
 }
 
 #[cfg(test)]
@@ -312,7 +372,8 @@ mod tests {
             ForeignFile { hash: ContentHash::of(b""), size: 0, mtime: 0, permissions: 0o100_644 };
         ForeignSnapshot {
             timestamp: Timestamp::UNIX_EPOCH,
-            merkle_root: String::new(),
+            merkle_root: ContentHash::of(b""),
+            symlinks: None,
             files: paths.iter().map(|path| (path.as_bytes().to_vec(), file)).collect(),
         }
     }

@@ -1,19 +1,22 @@
 //! Sessions of the other nono become sessions of ours, so that a change of programs keeps the past.
 //!
-//! `documents` reads its files, `contents` checks the objects and builds the trees, `session`
-//! lets the result appear. Always true:
+//! `documents` reads its files, `merkle` proves their lists, `contents` checks the objects and
+//! builds the trees, `session` lets the result appear. Always true:
 //!
 //! - The source is untrusted and only read. No symlink in it is followed, every object is hashed
 //!   while it is copied, every path is checked, and documents have a largest size.
 //! - A session appears complete or not at all, under its own id. A second import changes nothing.
+//! - The files of a snapshot have its Merkle root, or the session is refused.
 //! - Nothing is invented. The other program records regular files with contents, permissions and
-//!   whole seconds. So each tracked path of an imported snapshot is listed as left out: a restore
-//!   leaves every path alone that the record does not name. [`NOT_KNOWN`] lists the other gaps.
+//!   whole seconds, and symlinks by their paths at most. So each tracked path of an imported
+//!   snapshot is listed as left out: a restore leaves every path alone that the record does not
+//!   name. [`ImportReport::not_known`] lists the other gaps.
 //! - Attributes that the record lacks come from the disk, where the same path still exists: a
 //!   restore then changes none of them.
 
 mod contents;
 mod documents;
+mod merkle;
 mod session;
 
 use std::path::{Path, PathBuf};
@@ -28,11 +31,10 @@ use crate::sys::{self, Dir};
 
 #[cfg(feature = "fuzzing")]
 pub(crate) use documents::can_read_snapshot;
-pub use documents::{find_sessions, usual_place};
+pub use documents::{FoundSessions, find_sessions, usual_place};
 
-/// Facts that the other program does not record.
-pub const NOT_KNOWN: &[&str] = &[
-    "symlinks (it records the file behind a link)",
+/// Facts that no version of the other program records.
+const NOT_KNOWN: [&str; 6] = [
     "hard links",
     "empty directories",
     "owners and directory permissions",
@@ -40,10 +42,16 @@ pub const NOT_KNOWN: &[&str] = &[
     "times below a second",
     "the paths that it left out",
 ];
+/// What versions do not record that list no symlinks.
+const SYMLINKS_NOT_KNOWN: &str = "symlinks (it records the file behind a link)";
+/// What versions do not record that list symlinks.
+const TARGETS_NOT_KNOWN: &str = "targets of symlinks (it names the links)";
 
 /// The rule under which the tracked paths of an imported snapshot are left out.
 pub(crate) const FOREIGN_RULE: &str =
     "the filter of the program that recorded it, which its record does not name";
+/// The rule under which a symlink of a snapshot is left out.
+const SYMLINK_RULE: &str = "the record, which names the symlink and not where it leads";
 
 /// Why a session was not imported.
 #[derive(Debug, thiserror::Error)]
@@ -134,8 +142,10 @@ pub struct ImportReport {
     pub lacks_session_document: bool,
     /// Files that could not be taken over.
     pub problems: Vec<ImportProblem>,
-    /// Facts that the other program does not record.
-    pub not_known: &'static [&'static str],
+    /// Symlinks that the record names without their targets. A restore makes none of them.
+    pub symlink_count: u64,
+    /// Facts that the other program does not record, in the version that made the session.
+    pub not_known: Vec<&'static str>,
 }
 
 /// Imports the session in the directory `source` into the store in `root`. With `pinned`, retention

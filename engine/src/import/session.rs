@@ -7,7 +7,10 @@ use serde_json::json;
 
 use super::contents::{Built, Contents};
 use super::documents::{ForeignSession, ForeignSnapshot, SessionFacts};
-use super::{FOREIGN_RULE, ImportOutcome, ImportReport, ImportSessionError, NOT_KNOWN};
+use super::{
+    FOREIGN_RULE, ImportOutcome, ImportReport, ImportSessionError, NOT_KNOWN, SYMLINK_RULE,
+    SYMLINKS_NOT_KNOWN, TARGETS_NOT_KNOWN,
+};
 use crate::layout;
 use crate::manifest::{
     MANIFEST_VERSION, NotCaptured, NotCapturedReason, SnapshotKind, SnapshotManifest, TrackedRoot,
@@ -40,7 +43,8 @@ pub(super) fn make(
         bytes_checked: 0,
         lacks_session_document: foreign.facts.is_none(),
         problems: Vec::new(),
-        not_known: NOT_KNOWN,
+        symlink_count: symlinks(&foreign).len() as u64,
+        not_known: not_known(&foreign),
     };
     if is_here(root, &foreign)? {
         return Ok(report);
@@ -77,6 +81,19 @@ pub(super) fn make(
     Ok(report)
 }
 
+/// All symlinks that a session names.
+fn symlinks(foreign: &ForeignSession) -> BTreeSet<&Vec<u8>> {
+    foreign.snapshots.iter().flat_map(|has| has.symlinks.iter().flatten()).collect()
+}
+
+/// What the versions that made the snapshots do not record.
+fn not_known(foreign: &ForeignSession) -> Vec<&'static str> {
+    let lists = |lists: bool| foreign.snapshots.iter().any(|has| has.symlinks.is_some() == lists);
+    let of_old = lists(false).then_some(SYMLINKS_NOT_KNOWN);
+    let of_new = lists(true).then_some(TARGETS_NOT_KNOWN);
+    of_old.into_iter().chain(of_new).chain(NOT_KNOWN).collect()
+}
+
 /// Whether the session was imported before.
 fn is_here(root: &Path, foreign: &ForeignSession) -> Result<bool, ImportSessionError> {
     let place = root.join(&foreign.id);
@@ -95,10 +112,10 @@ fn is_here(root: &Path, foreign: &ForeignSession) -> Result<bool, ImportSessionE
         .flatten()
         .filter_map(serde_json::Value::as_str)
         .collect();
-    let there: Vec<&str> = foreign.snapshots.iter().map(|has| has.merkle_root.as_str()).collect();
+    let there: Vec<String> = foreign.snapshots.iter().map(|has| has.merkle_root.hex()).collect();
     match here == there {
         true => Ok(true),
-        false if there.starts_with(&here) => {
+        false if here.len() < there.len() && here[..] == there[..here.len()] => {
             taken("it has more snapshots by now; remove it here with `nono rollback cleanup ID`")
         }
         false => taken("its snapshots differ"),
@@ -122,12 +139,12 @@ fn metadata(foreign: &ForeignSession, source: &Path, pinned: bool) -> SessionMet
         // Without an end, the session counts as interrupted.
         None => metadata.started = foreign.snapshots[0].timestamp,
     }
-    let roots: Vec<&str> = foreign.snapshots.iter().map(|has| has.merkle_root.as_str()).collect();
+    let roots: Vec<String> = foreign.snapshots.iter().map(|has| has.merkle_root.hex()).collect();
     let imported = json!({
         "from": encode(std::os::unix::ffi::OsStrExt::as_bytes(source.as_os_str())),
         "merkle_roots": roots,
         "lacks_session_document": foreign.facts.is_none(),
-        "not_known": NOT_KNOWN,
+        "not_known": not_known(foreign),
     });
     metadata.extra.insert(IMPORTED.to_owned(), imported);
     metadata
@@ -169,7 +186,13 @@ fn manifest(
     let exclusion = ExclusionConfig { rebuildable: true, ..ExclusionConfig::default() };
     let rule = || NotCapturedReason::Excluded { rule: FOREIGN_RULE.to_owned() };
     let whole = tracked().map(|path| NotCaptured { path, reason: rule(), state: None });
-    let mut not_captured: Vec<NotCaptured> = whole.chain(built.left_out).collect();
+    let symlinks = snapshot.symlinks.iter().flatten().filter(|path| is_tracked(foreign, path));
+    let symlinks = symlinks.map(|path| NotCaptured {
+        path: to_path(path).to_owned(),
+        reason: NotCapturedReason::Excluded { rule: SYMLINK_RULE.to_owned() },
+        state: None,
+    });
+    let mut not_captured: Vec<NotCaptured> = whole.chain(built.left_out).chain(symlinks).collect();
     not_captured.sort_by(|a, b| a.path.as_os_str().cmp(b.path.as_os_str()));
     not_captured.dedup_by(|a, b| a.path == b.path);
     SnapshotManifest {
@@ -193,14 +216,22 @@ fn manifest(
     }
 }
 
-/// Files of other snapshots of the session that this one does not have: the other program calls
-/// them created or deleted.
+/// Paths of other snapshots of the session that this one does not have: the other program calls
+/// them created or deleted. A list without symlinks tells nothing of symlinks.
 fn absent(foreign: &ForeignSession, snapshot: &ForeignSnapshot) -> Vec<PathBuf> {
-    let files: BTreeSet<&Vec<u8>> =
+    let mut others: BTreeSet<&Vec<u8>> =
         foreign.snapshots.iter().flat_map(|other| other.files.keys()).collect();
-    let is_tracked = |path: &&Vec<u8>| {
-        foreign.tracked_paths.iter().any(|root| crate::byte_path::is_in(path, root))
+    if snapshot.symlinks.is_some() {
+        others.extend(symlinks(foreign));
+    }
+    let is_here = |path: &Vec<u8>| {
+        let is_symlink = snapshot.symlinks.as_ref().is_some_and(|has| has.contains(path));
+        is_symlink || snapshot.files.contains_key(path)
     };
-    let missing = files.into_iter().filter(|path| !snapshot.files.contains_key(*path));
-    missing.filter(is_tracked).map(|path| to_path(path).to_owned()).collect()
+    let missing = others.into_iter().filter(|path| !is_here(path));
+    missing.filter(|path| is_tracked(foreign, path)).map(|path| to_path(path).to_owned()).collect()
+}
+
+fn is_tracked(foreign: &ForeignSession, path: &[u8]) -> bool {
+    foreign.tracked_paths.iter().any(|root| crate::byte_path::is_in(path, root))
 }

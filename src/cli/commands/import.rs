@@ -15,7 +15,7 @@ use crate::cli::render::byte_size;
 use nono_engine::import::{
     ImportOutcome, ImportReport, find_sessions, import_session, usual_place,
 };
-use nono_engine::path_text::{Shown, serde_path};
+use nono_engine::path_text::{Shown, serde_path, serde_paths};
 use nono_engine::progress::Progress;
 use nono_engine::sys;
 
@@ -41,6 +41,9 @@ pub(in crate::cli) struct ImportArgs {
 struct Report {
     sessions: Vec<ImportReport>,
     failed: Vec<Failed>,
+    /// What is left of sessions whose manifests are gone.
+    #[serde(with = "serde_paths")]
+    without_manifest: Vec<PathBuf>,
 }
 
 /// A session that was not imported.
@@ -70,12 +73,14 @@ pub(in crate::cli) fn run(args: &ImportArgs, store: &StoreArgs, context: &Contex
         }
         dirs => dirs.to_vec(),
     };
+    let mut report = Report::default();
     let mut sources = Vec::new();
     for dir in &dirs {
-        sources.extend(find_sessions(dir)?);
+        let found = find_sessions(dir)?;
+        sources.extend(found.sessions);
+        report.without_manifest.extend(found.without_manifest);
     }
     let bar = Bar::new(context, "importing");
-    let mut report = Report::default();
     for source in sources {
         match import_session(catalog.root(), &source, !args.no_pin, &*bar) {
             Ok(session) => report.sessions.push(session),
@@ -98,8 +103,15 @@ pub(in crate::cli) fn run(args: &ImportArgs, store: &StoreArgs, context: &Contex
     for Failed { source, error } in &report.failed {
         context.warn(format_args!("{} is not imported: {error}", Shown::path(source)));
     }
-    let is_complete =
-        report.failed.is_empty() && report.sessions.iter().all(|one| one.problems.is_empty());
+    for path in &report.without_manifest {
+        context.warn(format_args!(
+            "{} is not imported: it has no manifest (session.json, snapshots/000.json)",
+            Shown::path(path)
+        ));
+    }
+    let is_complete = report.failed.is_empty()
+        && report.without_manifest.is_empty()
+        && report.sessions.iter().all(|one| one.problems.is_empty());
     let has_new = report.sessions.iter().any(|session| session.outcome == ImportOutcome::Imported);
     if has_new && !args.json {
         context.say(format_args!("see them: {NONO} rollback list --all"));
@@ -131,6 +143,10 @@ fn tell(session: &ImportReport, context: &Context) {
         context.say(
             "  it has no session.json: its command, its end and its tracked paths are not known",
         );
+    }
+    if let count @ 1.. = session.symlink_count {
+        let symlinks = if count == 1 { "symlink" } else { "symlinks" };
+        context.say(format_args!("  {count} {symlinks} named without a target: left out"));
     }
     for problem in session.problems.iter().take(context.at_most(NAMED)) {
         context.warn(format_args!(
