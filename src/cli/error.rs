@@ -474,9 +474,6 @@ impl From<RemoteError> for CliError {
             RemoteError::NoDirectory { .. } => failed.with_hint(
                 "attach its disk, or make the directory; `nono remote add` makes one that has a parent",
             ),
-            RemoteError::Setup { .. } => failed.with_hint(
-                "credentials come from the environment and the files of the provider's own tools",
-            ),
             _ => failed,
         }
     }

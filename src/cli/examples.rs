@@ -250,7 +250,7 @@ const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
         "remote verify",
         [
             ("nono remote verify backup --identity key.txt", "every archive"),
-            ("nono remote verify backup 20260214-143022-12345", "of one session"),
+            ("nono remote verify backup --identity key.txt --remove-damaged", "mend the remote"),
         ],
     ),
     #[cfg(feature = "archive")]

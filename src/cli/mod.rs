@@ -176,7 +176,7 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
         #[cfg(feature = "archive")]
         Command::Pull(args) => commands::pull::run(&args, &store, context),
         #[cfg(feature = "archive")]
-        Command::Remote { command } => commands::remote::run(&command, context),
+        Command::Remote { command } => commands::remote::run(&command, &store, context),
         #[cfg(feature = "archive")]
         Command::Archive { command } => commands::archive::run(&command, &store, context),
         Command::Profile { command } => commands::profile::run(&command, &store, context),

@@ -29,6 +29,10 @@ const SETTLED: Duration = Duration::from_millis(300);
 const ENTRY_BYTES: f64 = 8192.0;
 /// Width of the bar in columns.
 const BAR_WIDTH: usize = 16;
+/// Width where bytes are told as well: a line has 80 columns.
+const NARROW_BAR_WIDTH: usize = 6;
+/// Units of bytes, each 1,024 times the one before.
+const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
 
 /// Finds out about how much there is to do, if it takes long enough to ask.
 type Guess = Box<dyn FnOnce() -> Option<Amount> + Send>;
@@ -229,15 +233,19 @@ impl Part {
             // A total that was exceeded was none.
             Some(expected) if expected.entries >= done.entries && expected.entries > 0 => {
                 let share = (weight(done) / weight(expected)).clamp(0.0, 1.0);
-                let full = (share * BAR_WIDTH as f64) as usize;
+                let width = if moves_bytes(stage) { NARROW_BAR_WIDTH } else { BAR_WIDTH };
+                let full = (share * width as f64) as usize;
                 parts.push(format!(
                     "{verb} [{}{}] {} of {} {noun}",
                     "=".repeat(full),
-                    " ".repeat(BAR_WIDTH - full),
+                    " ".repeat(width - full),
                     HumanCount(done.entries),
                     HumanCount(expected.entries)
                 ));
-                parts.extend(rates(done, elapsed));
+                if moves_bytes(stage) {
+                    parts.push(bytes_of(done.bytes, expected.bytes));
+                }
+                parts.extend(rates(stage, done, elapsed));
                 if elapsed >= SETTLED && share > 0.0 {
                     let left = elapsed.as_secs_f64() * (1.0 - share) / share;
                     parts.push(format!("{} left", span(left)));
@@ -248,7 +256,7 @@ impl Part {
                 if done.bytes > 0 {
                     parts.push(HumanBytes(done.bytes).to_string());
                 }
-                parts.extend(rates(done, elapsed));
+                parts.extend(rates(stage, done, elapsed));
             }
         }
         parts.join(", ")
@@ -268,7 +276,7 @@ fn words(stage: Stage) -> (&'static str, &'static str) {
         Stage::ReadContents => ("checking", "contents"),
         Stage::ListObjects => ("sorting", "objects"),
         Stage::Upload => ("sending", "files"),
-        Stage::Download => ("reading", "files"),
+        Stage::Download => ("reading", "archives"),
         Stage::Remove => ("removing", "objects"),
         Stage::Wait => ("waiting for a restore here", ""),
     }
@@ -278,13 +286,43 @@ fn weight(amount: Amount) -> f64 {
     amount.entries as f64 * ENTRY_BYTES + amount.bytes as f64
 }
 
-fn rates(done: Amount, elapsed: Duration) -> Vec<String> {
+/// Whether the bytes of a stage are what takes its time: they cross a network.
+fn moves_bytes(stage: Stage) -> bool {
+    matches!(stage, Stage::Upload | Stage::Download)
+}
+
+/// A number of bytes in few columns, in the unit that fits `of`.
+fn short(bytes: u64, of: u64) -> (String, &'static str) {
+    let unit = UNITS.iter().enumerate().rev().find(|(power, _)| of >> (10 * power) > 0);
+    let (power, unit) = unit.unwrap_or((0, &UNITS[0]));
+    let size = f64::powi(1024.0, power as i32);
+    let decimals = usize::from(power > 0 && (of as f64) < 10.0 * size);
+    (format!("{:.decimals$}", bytes as f64 / size), unit)
+}
+
+/// The done bytes, of how many. A total that was exceeded was none.
+fn bytes_of(done: u64, expected: u64) -> String {
+    let total = if done <= expected { expected } else { done };
+    let ((done, unit), (total, _)) = (short(done, total), short(total, total));
+    match done == total {
+        true => format!("{total} {unit}"),
+        false => format!("{done} of {total} {unit}"),
+    }
+}
+
+fn rates(stage: Stage, done: Amount, elapsed: Duration) -> Vec<String> {
     if elapsed < SETTLED {
         return Vec::new();
     }
     let per_second = |count: u64| (count as f64 / elapsed.as_secs_f64()) as u64;
-    let mut rates = vec![format!("{}/s", HumanCount(per_second(done.entries)))];
-    if done.bytes > 0 {
+    let mut rates = Vec::new();
+    if !moves_bytes(stage) {
+        rates.push(format!("{}/s", HumanCount(per_second(done.entries))));
+    }
+    if moves_bytes(stage) {
+        let (number, unit) = short(per_second(done.bytes), per_second(done.bytes));
+        rates.push(format!("{number} {unit}/s"));
+    } else if done.bytes > 0 {
         rates.push(format!("{}/s", HumanBytes(per_second(done.bytes))));
     }
     rates
@@ -329,6 +367,35 @@ mod tests {
         assert!(shown.ends_with("3.41 MiB/s, 5 min left"), "{shown}");
         // All small files are done, the large one is not.
         assert!(line(expected, 9, 0, 10).ends_with("h left"));
+    }
+
+    #[test]
+    fn what_crosses_a_network_shows_its_bytes_and_their_rate() {
+        let before = Amount { entries: 5, bytes: 5 };
+        let shown = |stage, expected, bytes| {
+            let part = Part { before, ..Part::new(Some(stage), expected) };
+            let now = part.began + Duration::from_secs(2);
+            part.line(Amount { entries: 1 + 5, bytes: bytes + 5 }, now)
+        };
+        let mib = |count: u64| count << 20;
+        let expected = Some(Amount { entries: 4, bytes: mib(40) });
+        assert_eq!(
+            shown(Stage::Download, expected, mib(10)),
+            "reading [=     ] 1 of 4 archives, 10 of 40 MiB, 5.0 MiB/s, 6 s left"
+        );
+        let sending = shown(Stage::Upload, expected, mib(10));
+        assert!(sending.contains("1 of 4 files, 10 of 40 MiB, 5.0 MiB/s, 6 s left"), "{sending}");
+        // A total that was exceeded was none.
+        let more = shown(Stage::Download, expected, mib(41));
+        assert!(more.contains("archives, 41 MiB, 20 MiB/s"), "{more}");
+        assert_eq!(
+            shown(Stage::Download, None, mib(10)),
+            "reading 1 archives, 10.00 MiB, 5.0 MiB/s"
+        );
+        let large = Some(Amount { entries: 12, bytes: mib(5 << 10) });
+        let shown = shown(Stage::Upload, large, mib(512));
+        assert!(shown.contains("0.5 of 5.0 GiB, 256 MiB/s, 19 s left"), "{shown}");
+        assert!("pushing: ".len() + shown.len() + 2 <= 80, "{shown}");
     }
 
     #[test]

@@ -69,6 +69,11 @@ impl ObjectServer {
         answer
     }
 
+    /// Its host and port.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
     /// The address of a folder of the bucket.
     pub fn url(&self, folder: &str) -> String {
         format!("s3://bucket/{folder}?endpoint=http://{}&region=us-east-1", self.address)

@@ -8,9 +8,10 @@ use serde::Serialize;
 use super::error::RemoteError;
 use super::inventory::SessionArchives;
 use super::place::Place;
+use super::transfer::Arriving;
 use super::watched::Failure;
 use crate::{ArchiveError, ArchiveName, ArchiveReader, ArchiveSummary, Identities, KnownStates};
-use nono_engine::progress::{Progress, Stage};
+use nono_engine::progress::{Amount, Progress};
 use nono_engine::store::StoreError;
 
 /// What is wrong.
@@ -92,7 +93,9 @@ pub fn check(
         archive: archive.map(ToString::to_string),
         reason,
     };
-    progress.begin(Stage::Download, None);
+    let arriving = Arriving(progress);
+    let entries = held.all().count() as u64;
+    arriving.begin_archives(Amount { entries, bytes: held.size_bytes() });
     for (name, _) in held.all() {
         if progress.is_cancelled() {
             return Err(RemoteError::Cancelled);
@@ -109,10 +112,11 @@ pub fn check(
                 report.problems.push(problem(kind, number, Some(name), reason));
                 continue;
             }
-            opened => failure.watch(opened?),
+            opened => failure.watch(arriving.count(opened?)),
         };
         let read =
-            ArchiveReader::open(source, identities).and_then(|it| it.verify(&mut known, progress));
+            ArchiveReader::open(source, identities).and_then(|it| it.verify(&mut known, &arriving));
+        arriving.archive_done();
         match read {
             Ok(ArchiveSummary { head, content_bytes, is_whole, .. }) => {
                 report.bytes_checked += content_bytes;

@@ -14,6 +14,7 @@
 mod address;
 mod agreement;
 mod check;
+mod damage;
 mod error;
 mod failures;
 mod inventory;
@@ -21,11 +22,13 @@ mod mend;
 mod place;
 mod pull;
 mod push;
+mod transfer;
 mod uploads;
 mod watched;
 
 pub use address::{Address, AddressError};
 pub use check::{CheckReport, RemoteProblem, RemoteProblemKind, check};
+pub use damage::{DamageReport, StayingArchive, remove_damaged, replaceable};
 pub use error::RemoteError;
 pub use failures::{
     PushFailure, forget_failure, note_begin, note_failure, push_failures, unpushed,

@@ -14,9 +14,10 @@ use super::error::RemoteError;
 use super::inventory::{Inventory, SessionArchives};
 use super::mend;
 use super::place::Place;
+use super::transfer::Arriving;
 use super::watched::Failure;
 use crate::{ArchiveError, ArchiveName, Identities, ReceiveReport, Receiver, Role};
-use nono_engine::progress::{Progress, Stage};
+use nono_engine::progress::{Amount, Progress};
 use nono_engine::snapshot::SessionDir;
 use nono_engine::store::StoreError;
 
@@ -256,16 +257,33 @@ impl Pulling<'_> {
         }
     }
 
+    /// The archives that give `targets` back, down to snapshots that are here.
+    fn expected(&self, targets: &BTreeSet<u64>, here: &BTreeSet<u64>) -> Amount {
+        let is_read = |name: &&&ArchiveName| {
+            let number = name.id.number();
+            targets.contains(&number) || !here.contains(&number)
+        };
+        let chains = targets.iter().filter_map(|number| {
+            let id = self.held.id(*number).ok()?;
+            self.held.chain(&id).ok()
+        });
+        let read: BTreeSet<&ArchiveName> = chains
+            .flat_map(|chain| chain.iter().take_while(is_read).copied().collect::<Vec<_>>())
+            .collect();
+        let sizes = self.held.all().filter(|(name, _)| read.contains(name));
+        Amount { entries: read.len() as u64, bytes: sizes.map(|(_, size_bytes)| size_bytes).sum() }
+    }
+
     fn attempt(&self, open: &BTreeSet<u64>) -> Result<(ReceiveReport, u64), Failed> {
-        let receiver = Receiver::new(self.root, self.session, self.progress);
+        let arriving = Arriving(self.progress);
+        let receiver = Receiver::new(self.root, self.session, &arriving);
         let mut receiver = receiver.map_err(|error| self.unusable(error))?;
         let here: BTreeSet<u64> = receiver.already_here().iter().copied().collect();
         let mut targets: BTreeSet<u64> = match self.takes_held {
             true => open.clone(),
             false => open.difference(&here).copied().collect(),
         };
-        // Lengths of archives are no measure of what comes out of them.
-        self.progress.begin(Stage::Download, None);
+        arriving.begin_archives(self.expected(&targets, &here));
         let mut needed = None;
         let mut count = 0;
         while let Some(number) = needed.max(targets.last().copied()) {
@@ -279,7 +297,8 @@ impl Pulling<'_> {
             let Some(name) = chain.first() else { break };
             let key = name.to_string();
             let failure = Failure::default();
-            let source = failure.watch(self.place.open_object(&key, self.progress)?);
+            let source = self.place.open_object(&key, self.progress)?;
+            let source = failure.watch(arriving.count(source));
             let read = receiver.read(source, self.identities, role);
             let read = read.and_then(|outcome| match outcome.head.name() == **name {
                 true => Ok(outcome),
@@ -288,6 +307,7 @@ impl Pulling<'_> {
                 }),
             });
             count += 1;
+            arriving.archive_done();
             match read {
                 Ok(outcome) => {
                     let next = outcome.needs.map(|id| id.number());

@@ -4,6 +4,8 @@
 mod after_run;
 mod azure;
 mod cleaning;
+mod faults;
+mod faulty_server;
 mod google;
 mod interrupting;
 mod killing;
@@ -13,7 +15,9 @@ mod progress;
 mod provider;
 mod pulling;
 mod pushing;
+mod removing_damaged;
 mod secrets;
+mod settings;
 mod steps;
 mod verifying;
 
@@ -126,7 +130,10 @@ impl Travel {
     fn cloud(&self, remote: &str) {
         let url = self.server().url(remote);
         let add = ["remote", "add", remote, &url, "--recipient", &self.recipient];
+        self.server().forget_requests();
         self.nono(&add).success();
+        // Its look at the place is no request of the test.
+        while !self.server().next_request().contains("list-type") {}
     }
 
     /// A large file, so that an archive of it goes in several parts, and a snapshot of it.

@@ -1,6 +1,8 @@
 //! A bucket of an object store as a remote.
 
+use std::future::Future;
 use std::io::Read;
+use std::sync::OnceLock;
 
 use futures_util::StreamExt;
 use object_store::path::Path as Key;
@@ -9,10 +11,11 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use super::client::{self, Client};
 use super::download::Download;
 use super::masking::masked;
+use super::refusals;
 use super::runtime::Runtime;
 use super::upload::Upload;
 use super::{Backend, Source, Stored};
-use crate::remote::address::Bucket;
+use crate::remote::address::{Bucket, Provider};
 use crate::remote::error::RemoteError;
 use crate::remote::uploads;
 use nono_engine::path_text::Shown;
@@ -25,8 +28,11 @@ pub(super) struct Cloud {
     // Before the runtime: its connections end first.
     pub(super) client: Client,
     pub(super) runtime: Runtime,
+    provider: Provider,
     folder: String,
     pub(super) place: String,
+    /// Set once credentials were found.
+    has_credentials: OnceLock<()>,
 }
 
 impl Cloud {
@@ -36,7 +42,34 @@ impl Cloud {
         let client = runtime.finish(async { client::connect(bucket) });
         let client = client
             .map_err(|reason| setup(masked(&reason, &super::masking::secrets_of_environment())))?;
-        Ok(Self { client, runtime, folder: bucket.folder.clone(), place })
+        let (provider, folder) = (bucket.provider, bucket.folder.clone());
+        Ok(Self { client, runtime, provider, folder, place, has_credentials: OnceLock::new() })
+    }
+
+    /// Runs a request to its end. Credentials are fetched before the first one.
+    pub(super) fn ask<T>(
+        &self,
+        progress: &dyn Progress,
+        request: impl Future<Output = T>,
+    ) -> Result<T, RemoteError> {
+        if let (None, Some(fetch)) = (self.has_credentials.get(), &self.client.credentials) {
+            // Where no machine has a role, nothing answers.
+            let fetched =
+                async { tokio::time::timeout(self.client.patience.answer, fetch()).await };
+            let reason = match self.runtime.wait(progress, fetched)? {
+                Ok(Ok(())) => None,
+                Ok(Err(error)) => Some(super::client::words(&error)),
+                Err(_) => Some("no answer came".to_owned()),
+            };
+            if let Some(reason) = reason {
+                let reason = masked(&reason, &self.client.secrets);
+                let reason =
+                    refusals::no_credentials(self.provider, self.client.has_no_settings, &reason);
+                return Err(RemoteError::Setup { place: self.place.clone(), reason });
+            }
+        }
+        let _ = self.has_credentials.set(());
+        self.runtime.wait(progress, request)
     }
 
     /// The name of an object in the bucket.
@@ -62,7 +95,8 @@ impl Cloud {
         {
             return RemoteError::Missing { object: object.to_owned(), place: self.place.clone() };
         }
-        let mut reason = masked(&error.to_string(), &self.client.secrets);
+        let reason = refusals::in_words(self.provider, &self.client.region, &error);
+        let mut reason = masked(&reason, &self.client.secrets);
         if let object_store::Error::InvalidPath { .. } = &error {
             // The client gives no list at all then.
             let words = "move that object away with the provider's own tool";
@@ -96,7 +130,7 @@ impl Backend for Cloud {
             }
             Ok(stored)
         };
-        let listed = self.runtime.wait(progress, listed)?;
+        let listed = self.ask(progress, listed)?;
         listed.map_err(|error| self.failed("list", "the archives", error))
     }
 
@@ -119,17 +153,24 @@ impl Backend for Cloud {
         progress: &'a dyn Progress,
     ) -> Result<Box<dyn Read + Send + 'a>, RemoteError> {
         let place = self.key(key);
-        let got = self.runtime.wait(progress, self.store().get(&place))?;
+        let got = self.ask(progress, self.store().get(&place))?;
         let got = got.map_err(|error| self.failed("read", key, error))?;
-        Ok(Box::new(Download::new(self, key, got.into_stream(), progress)))
+        Ok(Box::new(Download::new(self, key, got, progress)))
     }
 
     fn remove(&self, key: &str, progress: &dyn Progress) -> Result<(), RemoteError> {
         let place = self.key(key);
-        match self.runtime.wait(progress, self.store().delete(&place))? {
+        match self.ask(progress, self.store().delete(&place))? {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(self.failed("remove", key, error)),
         }
+    }
+
+    fn probe(&self, progress: &dyn Progress) -> Result<(), RemoteError> {
+        let below = self.key("");
+        let first = async { self.store().list(Some(&below)).next().await.transpose() };
+        let first = self.ask(progress, first)?;
+        first.map(drop).map_err(|error| self.failed("list", "the archives", error))
     }
 
     fn clear_leftovers(&self, progress: &dyn Progress) -> Result<(), RemoteError> {
@@ -143,7 +184,7 @@ impl Backend for Cloud {
                     Err(error) => Err(error),
                 }
             };
-            let cleared = self.runtime.wait(progress, cleared)?;
+            let cleared = self.ask(progress, cleared)?;
             cleared.map_err(|error| self.failed("remove", left.key(), error))?;
             left.forget();
         }

@@ -242,6 +242,10 @@ impl Backend for Directory {
         }
     }
 
+    fn probe(&self, _progress: &dyn Progress) -> Result<(), RemoteError> {
+        self.folders().map(drop)
+    }
+
     fn clear_leftovers(&self, progress: &dyn Progress) -> Result<(), RemoteError> {
         for folder in self.folders()? {
             if progress.is_cancelled() {

@@ -2,9 +2,11 @@
 
 mod bucket;
 mod client;
+mod connection;
 mod directory;
 mod download;
 mod masking;
+mod refusals;
 mod runtime;
 mod shared_credentials;
 mod upload;
@@ -62,6 +64,8 @@ trait Backend: Send + Sync {
 
     fn remove(&self, key: &str, progress: &dyn Progress) -> Result<(), RemoteError>;
 
+    fn probe(&self, progress: &dyn Progress) -> Result<(), RemoteError>;
+
     fn clear_leftovers(&self, progress: &dyn Progress) -> Result<(), RemoteError>;
 }
 
@@ -77,6 +81,14 @@ impl Place {
             Address::Bucket(bucket) => Box::new(bucket::Cloud::open(bucket, address.to_string())?),
         };
         Ok(Self { address: address.clone(), backend })
+    }
+
+    /// Asks the place for the beginning of its list: whether it is there and lets this user read.
+    ///
+    /// # Errors
+    /// The reason why it cannot be used.
+    pub fn probe(&self, progress: &dyn Progress) -> Result<(), RemoteError> {
+        self.backend.probe(progress)
     }
 
     /// Where it is.

@@ -2,13 +2,18 @@
 //!
 //! A short object is one conditional request. A long one is sent in parts to a name of its own in
 //! the folder `.incomplete`, then copied to its name on the condition that the name is free, and
-//! the first copy is removed. So a name has a whole object or none, and the first pusher wins. The
-//! upload is noted in [`uploads`](crate::remote::uploads), so the next push removes what a killed
-//! one left.
+//! the first copy is removed. So a name has a whole object or none, and the first pusher wins.
+//!
+//! A conditional request without an answer may have done its work. It is repeated, and where the
+//! name is taken then, the object of that name tells whose it is.
+//!
+//! The upload is noted in [`uploads`](crate::remote::uploads), so the next push removes what a
+//! killed one left.
 
 use std::collections::VecDeque;
+use std::future::Future;
 use std::io::{self, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use object_store::multipart::PartId;
@@ -17,6 +22,7 @@ use object_store::{ObjectStoreExt, PutMode, PutOptions, PutPayload};
 use tokio::task::JoinHandle;
 
 use super::bucket::{Cloud, INCOMPLETE};
+use super::connection::{MAX_REPETITIONS, is_unanswered};
 use crate::remote::error::RemoteError;
 use crate::remote::uploads::NotedUpload;
 use nono_engine::progress::Progress;
@@ -29,12 +35,17 @@ const PART_BYTES: usize = 8 << 20;
 const CLEARING: Duration = Duration::from_secs(3);
 /// So many parts are on the way at once.
 const IN_FLIGHT: usize = 3;
+/// Bytes at the beginning of an object that tell it from others: an encrypted archive has a key of
+/// its own there.
+const TELLING_BYTES: usize = 1 << 16;
 
 pub(super) struct Upload<'a> {
     cloud: &'a Cloud,
     key: &'a str,
     progress: &'a dyn Progress,
     buffer: Vec<u8>,
+    /// The first [`TELLING_BYTES`] of the object.
+    beginning: Vec<u8>,
     written: u64,
     long: Option<Long>,
     failure: Option<RemoteError>,
@@ -51,7 +62,8 @@ struct Long {
 
 impl<'a> Upload<'a> {
     pub(super) fn new(cloud: &'a Cloud, key: &'a str, progress: &'a dyn Progress) -> Self {
-        Self { cloud, key, progress, buffer: Vec::new(), written: 0, long: None, failure: None }
+        let (buffer, beginning) = (Vec::new(), Vec::new());
+        Self { cloud, key, progress, buffer, beginning, written: 0, long: None, failure: None }
     }
 
     /// Why a write failed, if one did.
@@ -74,7 +86,7 @@ impl<'a> Upload<'a> {
         let begun = self.shared_store();
         let place = staged.clone();
         let begun = async move { begun.create_multipart(&place).await };
-        let upload = self.cloud.runtime.wait(self.progress, begun)?;
+        let upload = self.cloud.ask(self.progress, begun)?;
         let upload = upload.map_err(|error| self.failed(error))?;
         let noted = NotedUpload::note(&self.cloud.place, staged.as_ref(), &upload)?;
         Ok(Long { staged, noted, started: 0, parts: Vec::new(), on_the_way: VecDeque::new() })
@@ -104,7 +116,7 @@ impl<'a> Upload<'a> {
             && long.on_the_way.len() > count
             && let Some(first) = long.on_the_way.pop_front()
         {
-            let sent = self.cloud.runtime.wait(self.progress, first)?;
+            let sent = self.cloud.ask(self.progress, first)?;
             let sent = sent.unwrap_or_else(|error| {
                 Err(object_store::Error::Generic { store: "upload", source: Box::new(error) })
             });
@@ -129,29 +141,73 @@ impl<'a> Upload<'a> {
         let parts = std::mem::take(&mut long.parts);
         let (staged, upload) = (long.staged.clone(), long.noted.upload().to_owned());
         let store = self.shared_store();
+        let completed = store.complete_multipart(&staged, &upload, parts);
+        let completed = self.cloud.ask(self.progress, completed)?;
+        completed.map_err(|error| self.failed(error))?;
         let target = self.cloud.key(self.key);
-        let done = async {
-            store.complete_multipart(&staged, &upload, parts).await?;
-            store.copy_if_not_exists(&staged, &target).await
-        };
-        let done = self.cloud.runtime.wait(self.progress, done)?;
         // The staged copy goes when `self` does, whatever came of it.
-        match done {
-            Ok(()) => Ok(Some(self.written)),
-            Err(error) if is_taken(&error) => Ok(None),
-            Err(error) => Err(self.failed(error)),
-        }
+        self.take_name(&target, || store.copy_if_not_exists(&staged, &target))
     }
 
     fn put_whole(&mut self) -> Result<Option<u64>, RemoteError> {
-        let payload = PutPayload::from(Bytes::from(std::mem::take(&mut self.buffer)));
+        let bytes = Bytes::from(std::mem::take(&mut self.buffer));
         let target = self.cloud.key(self.key);
-        let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
-        let put = self.cloud.store().put_opts(&target, payload, options);
-        match self.cloud.runtime.wait(self.progress, put)? {
-            Ok(_) => Ok(Some(self.written)),
-            Err(error) if is_taken(&error) => Ok(None),
-            Err(error) => Err(self.failed(error)),
+        let store = self.shared_store();
+        self.take_name(&target, || {
+            let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+            store.put_opts(&target, PutPayload::from(bytes.clone()), options)
+        })
+    }
+
+    /// Repeats a conditional request until it has an answer. `None`: another object has the name.
+    fn take_name<T, F: Future<Output = object_store::Result<T>>>(
+        &self,
+        target: &Key,
+        request: impl Fn() -> F,
+    ) -> Result<Option<u64>, RemoteError> {
+        let patience = self.cloud.client.patience;
+        let began = Instant::now();
+        let mut unanswered = 0;
+        loop {
+            match self.cloud.ask(self.progress, request())? {
+                Ok(_) => return Ok(Some(self.written)),
+                Err(error) if is_taken(&error) => {
+                    let is_own = unanswered > 0 && self.is_own(target)?;
+                    return Ok(is_own.then_some(self.written));
+                }
+                Err(error)
+                    if is_unanswered(&error)
+                        && unanswered < MAX_REPETITIONS
+                        && began.elapsed() < patience.attempts() =>
+                {
+                    let pause = patience.pause(unanswered);
+                    // A timer is made within the runtime alone.
+                    let pause = async { tokio::time::sleep(pause).await };
+                    self.cloud.ask(self.progress, pause)?;
+                    unanswered += 1;
+                }
+                Err(error) => return Err(self.failed(error)),
+            }
+        }
+    }
+
+    /// Whether the object of a name has the length and the beginning of this one.
+    fn is_own(&self, target: &Key) -> Result<bool, RemoteError> {
+        let store = self.cloud.store();
+        let same = async {
+            if store.head(target).await?.size != self.written {
+                return Ok(false);
+            }
+            if self.beginning.is_empty() {
+                return Ok(true);
+            }
+            let found = store.get_range(target, 0..self.beginning.len() as u64).await?;
+            Ok(found == self.beginning)
+        };
+        match self.cloud.ask(self.progress, same)? {
+            // Removed meanwhile.
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            same => same.map_err(|error| self.failed(error)),
         }
     }
 }
@@ -177,6 +233,8 @@ impl Write for Upload<'_> {
         }
         let len = bytes.len().min(PART_BYTES - self.buffer.len());
         self.buffer.extend_from_slice(&bytes[..len]);
+        let telling = len.min(TELLING_BYTES - self.beginning.len());
+        self.beginning.extend_from_slice(&bytes[..telling]);
         self.written += len as u64;
         Ok(len)
     }

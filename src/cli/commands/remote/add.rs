@@ -1,4 +1,4 @@
-//! `nono remote add`: a place gets a name.
+//! `nono remote add`: a place gets a name, once it has answered.
 
 use clap::Args;
 use serde::Serialize;
@@ -8,6 +8,7 @@ use crate::cli::args::surroundings;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::offer::NONO;
+use crate::cli::progress::Bar;
 use crate::cli::sealing::{SealArgs, encryption_of};
 use crate::config::{ConfigFile, NamedRemote, is_remote_name};
 use nono_archive::remote::{Address, Place};
@@ -22,6 +23,9 @@ pub(in crate::cli) struct AddArgs {
     /// The place: a directory, s3://BUCKET/FOLDER, gs://BUCKET/FOLDER, az://CONTAINER/FOLDER
     #[arg(value_name = "URL")]
     url: String,
+    /// Do not try the place: its disk may be away, or its server out of reach
+    #[arg(long)]
+    no_check: bool,
     /// Print the remote as JSON
     #[arg(long)]
     json: bool,
@@ -49,8 +53,8 @@ pub(in crate::cli) fn run(args: &AddArgs, context: &Context) -> Outcome {
     };
     // Recipients and files are looked at now and not at the first push.
     encryption_of(&encryption)?;
-    if let Address::Directory(_) = &address {
-        Place::open(&address, true)?;
+    if !args.no_check {
+        try_place(&address, context)?;
     }
     let remote = NamedRemote { name: args.name.clone(), url: address.to_string(), encryption };
     let file = ConfigFile::load(&surroundings()?)?;
@@ -61,4 +65,16 @@ pub(in crate::cli) fn run(args: &AddArgs, context: &Context) -> Outcome {
         context.json(&Report { remote })?;
     }
     Ok(0)
+}
+
+/// Asks the place whether it can be used. A directory that is missing is made.
+fn try_place(address: &Address, context: &Context) -> Result<(), CliError> {
+    let bar = Bar::new(context, "trying the remote");
+    let tried = Place::open(address, true).and_then(|place| place.probe(&*bar));
+    bar.finish();
+    tried.map_err(|error| match error.is_cancelled() {
+        true => error.into(),
+        false => CliError::failed(format!("{error}; no remote was added"))
+            .with_hint("mend that, or add it all the same with --no-check"),
+    })
 }

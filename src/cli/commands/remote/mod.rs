@@ -2,6 +2,7 @@
 
 mod add;
 mod cleanup;
+mod damage;
 mod list;
 mod remove;
 mod show;
@@ -10,6 +11,7 @@ mod verify;
 use clap::Subcommand;
 
 use crate::cli::Outcome;
+use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
 
 /// Commands of `nono remote`.
@@ -29,13 +31,17 @@ pub(in crate::cli) enum RemoteCommand {
     Cleanup(cleanup::CleanupArgs),
 }
 
-pub(in crate::cli) fn run(command: &RemoteCommand, context: &Context) -> Outcome {
+pub(in crate::cli) fn run(
+    command: &RemoteCommand,
+    store: &StoreArgs,
+    context: &Context,
+) -> Outcome {
     match command {
         RemoteCommand::Add(args) => add::run(args, context),
         RemoteCommand::List(args) => list::run(args, context),
         RemoteCommand::Show(args) => show::run(args, context),
         RemoteCommand::Remove(args) => remove::run(args, context),
-        RemoteCommand::Verify(args) => verify::run(args, context),
+        RemoteCommand::Verify(args) => verify::run(args, store, context),
         RemoteCommand::Cleanup(args) => cleanup::run(args, context),
     }
 }

@@ -1,18 +1,22 @@
-//! `nono remote verify`: every archive is read, and every chain is judged.
+//! `nono remote verify`: every archive is read, and every chain is judged. Damaged archives go if
+//! they are to, and if a push can store them again.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
 use clap::Args;
 use serde::Serialize;
 
+use super::damage::Damage;
 use crate::cli::Outcome;
+use crate::cli::args::StoreArgs;
 use crate::cli::context::{Context, RED};
 use crate::cli::error::CliError;
 use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::cli::sealing::{Target, UnsealArgs, counted, identities};
-use nono_archive::remote::{RemoteProblem, RemoteProblemKind, check};
+use nono_archive::remote::{RemoteProblem, RemoteProblemKind, StayingArchive, check};
 use nono_engine::path_text::Shown;
 
 /// So many problems are named.
@@ -27,6 +31,13 @@ pub(in crate::cli) struct VerifyArgs {
     /// Sessions to check, by their whole ids [default: all]
     #[arg(value_name = "ID")]
     ids: Vec<String>,
+    /// Remove damaged archives, so that the next push stores them again; those that no push from
+    /// here can replace stay
+    #[arg(long)]
+    remove_damaged: bool,
+    /// Remove without asking
+    #[arg(long, short, requires = "remove_damaged")]
+    yes: bool,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -45,6 +56,10 @@ struct Report {
     archives_checked: u64,
     bytes_checked: u64,
     problems: Vec<RemoteProblem>,
+    /// Damaged archives that were removed.
+    removed: Vec<String>,
+    /// Damaged archives that were to be removed and stay.
+    staying: Vec<StayingArchive>,
     /// Names at the place that are no archives.
     foreign: Vec<String>,
     /// Archives that are not encrypted, where those of the remote are. They are not read.
@@ -53,14 +68,14 @@ struct Report {
     linked: Vec<String>,
 }
 
-pub(in crate::cli) fn run(args: &VerifyArgs, context: &Context) -> Outcome {
+pub(in crate::cli) fn run(args: &VerifyArgs, store: &StoreArgs, context: &Context) -> Outcome {
     let target = Target::find(Some(&args.remote))?;
     let identities = identities(&args.unseal, target.encryption.as_ref())?;
     let place = target.open(false)?;
     let bar = Bar::new(context, "verifying the remote");
     let mut inventory = target.inventory(&place, &*bar)?;
-    let is_there =
-        |id: &String| inventory.sessions.contains_key(id) || inventory.linked.contains(id);
+    let known = inventory.session_ids();
+    let is_there = |id: &String| known.contains(id.as_str()) || inventory.linked.contains(id);
     if let Some(id) = args.ids.iter().find(|id| !is_there(id)) {
         let id = Shown::bytes(id.as_bytes());
         return Err(CliError::failed(format!("the remote has no session {id}")));
@@ -69,32 +84,47 @@ pub(in crate::cli) fn run(args: &VerifyArgs, context: &Context) -> Outcome {
     inventory.sessions.retain(|id, _| is_asked(id));
     target.needs_key(inventory.sessions.values(), &identities)?;
     let mut report = Report { remote: target.name.clone(), ..Report::default() };
+    inventory.cut_off.retain(|name| is_asked(&name.id.session().to_owned()));
+    let mut checks = BTreeMap::new();
     for (id, held) in &inventory.sessions {
         let checked = check(&place, id, held, &identities, &*bar)?;
         report.session_count += 1;
         report.snapshot_count += checked.available.len() as u64;
         report.archives_checked += checked.archives_checked;
         report.bytes_checked += checked.bytes_checked;
-        report.problems.extend(checked.problems);
+        report.problems.extend(checked.problems.iter().cloned());
+        checks.insert(id.clone(), checked);
     }
-    bar.finish();
-    let cut_off = inventory.cut_off.iter().filter(|name| is_asked(&name.id.session().to_owned()));
-    report.problems.extend(cut_off.map(RemoteProblem::cut_off));
-    report.unencrypted = inventory.unencrypted;
-    report.linked = inventory.linked;
+    report.problems.extend(inventory.cut_off.iter().map(RemoteProblem::cut_off));
+    report.unencrypted = std::mem::take(&mut inventory.unencrypted);
+    report.linked = std::mem::take(&mut inventory.linked);
     report.linked.retain(is_asked);
     let is_all_read = report.unencrypted.is_empty() && report.linked.is_empty();
     report.ok = report.problems.is_empty() && is_all_read;
-    report.foreign = inventory.foreign;
+    report.foreign = std::mem::take(&mut inventory.foreign);
+    let damage = match args.remove_damaged {
+        true => {
+            let root = store.catalog()?.root().to_owned();
+            Some(Damage::sort(&place, &inventory, &checks, &root, &identities, &*bar)?)
+        }
+        false => None,
+    };
+    bar.finish();
+    if !args.json {
+        print(&report, args, context)?;
+    }
+    if let Some(damage) = damage {
+        report.removed = damage.remove(&place, &identities, args.yes, context)?;
+        report.staying = damage.staying;
+        tell_removal(&report, context);
+    }
     if args.json {
         context.json(&report)?;
-    } else {
-        print(&report, context)?;
     }
     Ok(u8::from(!report.ok))
 }
 
-fn print(report: &Report, context: &Context) -> std::io::Result<()> {
+fn print(report: &Report, args: &VerifyArgs, context: &Context) -> std::io::Result<()> {
     let mut out = context.out();
     for problem in report.problems.iter().take(context.at_most(NAMED)) {
         let RemoteProblem { session_id, snapshot, archive, reason, .. } = problem;
@@ -133,10 +163,30 @@ fn print(report: &Report, context: &Context) -> std::io::Result<()> {
     )?;
     let of_no_use =
         |it: &&RemoteProblem| it.archive.is_some() && it.kind == RemoteProblemKind::DamagedArchive;
-    if report.problems.iter().any(|problem| of_no_use(&problem)) {
+    if !args.remove_damaged && report.problems.iter().any(|problem| of_no_use(&problem)) {
         context.say(format_args!(
-            "remove damaged archives, then push again: `{NONO} push` stores what is missing"
+            "{NONO} remote verify {} --remove-damaged removes damaged archives, and the next push \
+             stores them again",
+            Shown::bytes(report.remote.as_bytes())
         ));
     }
     Ok(())
+}
+
+/// Says what became of damaged archives.
+fn tell_removal(report: &Report, context: &Context) {
+    for StayingArchive { archive, reason } in &report.staying {
+        let reason = Shown::bytes(reason.as_bytes());
+        context.warn(format_args!("{archive} is damaged and stays: {reason}"));
+    }
+    for archive in &report.removed {
+        context.say(format_args!("removed: {archive}"));
+    }
+    if !report.removed.is_empty() {
+        context.say(format_args!(
+            "{} removed; `{NONO} push {} ID` stores what is missing of a session",
+            counted(report.removed.len() as u64, "damaged archive"),
+            Shown::bytes(report.remote.as_bytes())
+        ));
+    }
 }
