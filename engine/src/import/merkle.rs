@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! leaf   SHA-256(0x00 path hash)   of each file, in the order of the components of the paths
-//! node   SHA-256(0x01 left right)  of two neighbors; the last one of an odd number goes up as it is
+//! node   SHA-256(0x01 left right)  of two neighbors; the last one of an odd number goes up as is
 //! root   the last node; without files, SHA-256 of nothing
 //! ```
 //!
@@ -95,13 +95,13 @@ mod tests {
         let mut list = files(&["/p/a", "/p/b", "/p/c"]);
         let root = node(&node(&leaf("/p/a"), &leaf("/p/b")), &leaf("/p/c"));
         assert!(proves(&root, &list));
-        let file = list.remove(&b"/p/c".to_vec()).unwrap();
+        let file = list.remove(b"/p/c".as_slice()).unwrap();
         assert!(!proves(&root, &list), "one file less");
         list.insert(b"/p/d".to_vec(), file);
         assert!(!proves(&root, &list), "another path");
         let mut list = files(&["/p/a", "/p/b", "/p/c"]);
         let other = list[&b"/p/a".to_vec()].hash;
-        list.get_mut(&b"/p/b".to_vec()).unwrap().hash = other;
+        list.get_mut(b"/p/b".as_slice()).unwrap().hash = other;
         assert!(!proves(&root, &list), "another hash");
     }
 }
