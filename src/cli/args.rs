@@ -12,7 +12,7 @@ use super::error::CliError;
 use super::keeper;
 use super::output::{GLOBAL, OutputArgs};
 use super::render::project_name;
-use crate::config::{FlagSettings, Origin, Profile, Settings, Surroundings};
+use crate::config::{FlagSettings, Origin, Profile, Settings, Surroundings, expand_patterns};
 use nono_engine::session::Catalog;
 use nono_engine::store::Compression;
 use nono_engine::sys;
@@ -302,27 +302,25 @@ impl CaptureArgs {
         &self,
         settings: &Settings,
         profile: Option<&Profile>,
-    ) -> ExclusionConfig {
+    ) -> Result<ExclusionConfig, CliError> {
         if self.rollback_all {
             let git_directories = GitDirectories::Whole;
-            return ExclusionConfig { git_directories, ..ExclusionConfig::nothing() };
+            return Ok(ExclusionConfig { git_directories, ..ExclusionConfig::nothing() });
         }
+        let surroundings = surroundings()?;
         let rules = [Some(&settings.rollback), profile.map(|profile| &profile.rollback)];
         let mut config = ExclusionConfig {
-            exclude_patterns: self.rollback_exclude.clone(),
-            force_include: self.rollback_include.clone(),
+            exclude_patterns: expand_patterns(&self.rollback_exclude, &surroundings)?,
+            force_include: expand_patterns(&self.rollback_include, &surroundings)?,
             ignored: settings.ignored.value,
             rebuildable: true,
             git_directories: GitDirectories::WithinLimit,
             ..ExclusionConfig::default()
         };
         for rules in rules.into_iter().flatten() {
-            config.exclude_patterns.extend_from_slice(&rules.exclude_patterns);
-            config.exclude_globs.extend_from_slice(&rules.exclude_globs);
-            config.force_include.extend_from_slice(&rules.force_include);
-            config.use_gitignore = rules.use_gitignore.unwrap_or(config.use_gitignore);
+            rules.add_to(&mut config, &surroundings)?;
         }
-        config
+        Ok(config)
     }
 }
 

@@ -10,6 +10,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::slice;
 
 use clap::Args;
 
@@ -24,12 +25,13 @@ use crate::agent::is_of_system;
 use crate::cli::offer::NONO;
 use crate::config::{
     ConfigError, FoundProfile, NetworkGrant, Profile, ProfileSource, Surroundings, config_dir,
-    expand,
+    expand, expand_patterns,
 };
 use crate::sandbox::{Network, Policy, Support};
 use nono_engine::path_text::Shown;
 use nono_engine::session::Catalog;
 use nono_engine::sys;
+use nono_engine::walk::{ABSOLUTE, ExclusionConfig};
 
 /// The grant arguments.
 #[derive(Debug, Clone, Args)]
@@ -259,7 +261,47 @@ pub(super) fn check_profile(
     let places = allow.iter().chain(write).chain(create).chain(files).chain(read);
     let judged =
         places.map(|place| refuse_protected(place, &sys::real_or_future_path(place), &protected));
-    Ok(judged.filter_map(Result::err).collect())
+    let mut problems: Vec<CliError> = judged.filter_map(Result::err).collect();
+    problems.extend(idle_patterns(&found.profile, &surroundings)?);
+    Ok(problems)
+}
+
+/// Exclude patterns of a profile that can leave nothing out, because they name all of what it
+/// records, or a place outside. Such a place may lie in a directory that a run adds, so it is in
+/// doubt only where the profile names all that is recorded.
+fn idle_patterns(
+    profile: &Profile,
+    surroundings: &Surroundings<'_>,
+) -> Result<Vec<CliError>, ConfigError> {
+    let mut recorded = Vec::new();
+    for text in &profile.allow {
+        recorded.extend(expand(text, surroundings)?.map(|path| sys::real_or_future_path(&path)));
+    }
+    let is_fixed = |text: &String| text.starts_with(['~', '$', '/']);
+    let is_all_named = !profile.allow.is_empty() && profile.allow.iter().all(is_fixed);
+    let mut problems = Vec::new();
+    for text in &profile.rollback.exclude_patterns {
+        let exclude_patterns = expand_patterns(slice::from_ref(text), surroundings)?;
+        let is_place = exclude_patterns.iter().any(|pattern| pattern.starts_with(ABSOLUTE));
+        let config = ExclusionConfig { exclude_patterns, ..ExclusionConfig::nothing() };
+        let mut counts_somewhere = false;
+        for root in &recorded {
+            match config.tied(root, &recorded) {
+                Ok(tied) => counts_somewhere |= !tied.exclude_patterns.is_empty(),
+                Err(error) => {
+                    problems.push(CliError::failed(error.to_string()));
+                    counts_somewhere = true;
+                }
+            }
+        }
+        if is_place && is_all_named && !counts_somewhere {
+            problems.push(CliError::failed(format!(
+                "the exclude pattern {} leaves nothing out: the profile records nothing there",
+                Shown::bytes(text.as_bytes())
+            )));
+        }
+    }
+    Ok(problems)
 }
 
 /// The current directory, unless it is the home directory and nobody named it. That is an error

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use super::{ConfigError, Profile, Surroundings, expand};
 use nono_engine::path_text::to_path;
 use nono_engine::sys::{self, Dir, FileKind};
+use nono_engine::walk::pattern_of_path;
 
 /// The parts of an agent's state that exist.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -50,6 +51,13 @@ impl AgentState {
         }
         state.paths.sort();
         state.paths.dedup();
+        // A place in a recorded directory is left out there. One above it names other things.
+        let places = state.left_out.iter().filter_map(|place| sys::canonical_parent(place).ok());
+        let is_inside = |place: &PathBuf| {
+            state.paths.iter().any(|path| place != path && place.starts_with(path))
+        };
+        let patterns = places.filter(is_inside).map(|place| pattern_of_path(&place));
+        state.exclude_patterns.extend(patterns);
         Ok(state)
     }
 

@@ -31,7 +31,7 @@ pub use editing::ConfigFile;
 pub use environment::{EnvironmentRules, apply_rules};
 pub use library::{FoundProfile, ProfileLibrary, ProfileSource};
 pub use place::{Surroundings, expand};
-pub use profile::{NetworkGrant, Profile, RollbackRules};
+pub use profile::{NetworkGrant, Profile, RollbackRules, expand_patterns};
 pub use remotes::{NamedRemote, RemoteEncryption, is_remote_name, remote, remotes};
 pub use settings::{FlagSettings, Origin, Setting, Settings, Sourced, zero_means};
 

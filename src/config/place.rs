@@ -1,10 +1,12 @@
-//! Paths as profiles write them: `~/…`, `$NAME/…`, absolute, or relative to the current directory.
+//! Paths as profiles write them: `~/…`, `$NAME/…`, absolute, or relative to the current directory;
+//! and patterns that begin with such a place.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::ConfigError;
 use nono_engine::sys;
+use nono_engine::walk::pattern_of_path;
 
 /// The environment in which paths and settings are looked up, so that tests need none of their own.
 pub struct Surroundings<'a> {
@@ -81,9 +83,75 @@ pub fn expand(text: &str, surroundings: &Surroundings<'_>) -> Result<Option<Path
     Ok(base.map(|base| sys::plain_absolute(Path::new(rest), &base)))
 }
 
+/// A pattern of a recording as the engine takes it. One that begins with a place (`~/…`, `$NAME/…`)
+/// is a path from the root of the file system; any other stays as it is. `None` when it begins with
+/// a variable that is not set.
+///
+/// # Errors
+/// A pattern that begins with another user's home (`~ada/…`).
+pub(super) fn expand_pattern(
+    text: &str,
+    surroundings: &Surroundings<'_>,
+) -> Result<Option<String>, ConfigError> {
+    let first = text.split('/').next().unwrap_or_default();
+    let rest = &text[first.len()..];
+    let is_word = |name: &str| {
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
+    let is_place = match (first.strip_prefix('$'), first.strip_prefix('~')) {
+        (Some(name), _) => {
+            let inner = name.strip_prefix('{').and_then(|name| name.strip_suffix('}'));
+            is_word(inner.unwrap_or(name))
+        }
+        (_, Some("")) => true,
+        (_, Some(user)) if is_word(user) && !rest.is_empty() => {
+            return Err(ConfigError::invalid(
+                format!("the pattern {text:?}"),
+                "only `~` alone stands for a home directory",
+            ));
+        }
+        _ => false,
+    };
+    if !is_place {
+        return Ok(Some(text.to_owned()));
+    }
+    let base = expand(first, surroundings)?;
+    Ok(base.map(|base| format!("{}{rest}", pattern_of_path(&base))))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pattern_begins_with_a_place_or_stays_as_it_is() {
+        let variable = |name: &str| (name == "DATA").then(|| "/srv/d[1]".into());
+        let surroundings = Surroundings {
+            home: Some("/home/me".into()),
+            current_dir: "/work".into(),
+            variable: &variable,
+        };
+        for (text, pattern) in [
+            ("~/shop/data", Some("//home/me/shop/data")),
+            ("~/shop/data/", Some("//home/me/shop/data/")),
+            ("~/*.iso", Some("//home/me/*.iso")),
+            ("~", Some("//home/me")),
+            ("$HOME/x", Some("//home/me/x")),
+            ("${HOME}/x", Some("//home/me/x")),
+            ("$DATA/x", Some("//srv/d[[]1[]]/x")),
+            ("$NOT_SET/x", None),
+            ("/data", Some("/data")),
+            ("./data", Some("./data")),
+            ("data", Some("data")),
+            ("*~", Some("*~")),
+            ("~$*.docx", Some("~$*.docx")),
+            ("$RECYCLE.BIN/", Some("$RECYCLE.BIN/")),
+        ] {
+            let expanded = expand_pattern(text, &surroundings).unwrap();
+            assert_eq!(expanded.as_deref(), pattern, "{text}");
+        }
+        assert!(expand_pattern("~ada/x", &surroundings).is_err());
+    }
 
     #[test]
     fn places_are_expanded_as_a_shell_would_and_unset_ones_are_nowhere() {

@@ -11,9 +11,10 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde::{Serialize, Serializer};
 
-use super::ConfigError;
 use super::environment::{EnvironmentRules, EnvironmentTable};
+use super::place::expand_pattern;
 use super::strict::strict_table;
+use super::{ConfigError, Surroundings};
 use nono_engine::walk::{ExclusionConfig, Filter};
 
 /// A profile, with everything that it inherits.
@@ -140,26 +141,66 @@ impl Profile {
     /// Checks what can be checked without a look at the disk.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         self.env.check()?;
-        let RollbackRules { exclude_patterns, exclude_globs, force_include, .. } = &self.rollback;
-        let config = ExclusionConfig {
-            exclude_patterns: exclude_patterns.clone(),
-            exclude_globs: exclude_globs.clone(),
-            force_include: force_include.clone(),
-            ..ExclusionConfig::default()
-        };
-        Filter::new(&config)
-            .map_err(|error| ConfigError::invalid("rollback", error.to_string()))?;
-        Ok(())
+        self.rollback.check("rollback")
     }
 }
 
 impl RollbackRules {
+    /// The exclusions that they add to `config`.
+    ///
+    /// # Errors
+    /// A pattern that can never mean anything.
+    pub fn add_to(
+        &self,
+        config: &mut ExclusionConfig,
+        surroundings: &Surroundings<'_>,
+    ) -> Result<(), ConfigError> {
+        config.exclude_patterns.extend(expand_patterns(&self.exclude_patterns, surroundings)?);
+        config.exclude_globs.extend_from_slice(&self.exclude_globs);
+        config.force_include.extend(expand_patterns(&self.force_include, surroundings)?);
+        config.use_gitignore = self.use_gitignore.unwrap_or(config.use_gitignore);
+        Ok(())
+    }
+
+    /// Checks what can be checked without a look at the disk and at variables. `origin` names them.
+    pub(super) fn check(&self, origin: &str) -> Result<(), ConfigError> {
+        let anywhere = Surroundings {
+            home: Some("/home".into()),
+            current_dir: "/".into(),
+            variable: &|_| Some("/variable".into()),
+        };
+        let mut config = ExclusionConfig::default();
+        self.add_to(&mut config, &anywhere)?;
+        match Filter::new(&config) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(ConfigError::invalid(origin, error.to_string())),
+        }
+    }
+
     pub(super) fn extend(&mut self, table: RollbackTable) {
         append(&mut self.exclude_patterns, table.exclude_patterns);
         append(&mut self.exclude_globs, table.exclude_globs);
         append(&mut self.force_include, table.force_include);
         self.use_gitignore = table.use_gitignore.or(self.use_gitignore);
     }
+}
+
+/// Patterns as the engine takes them, without those that begin with a variable that is not set.
+///
+/// # Errors
+/// As [`expand_pattern`].
+pub fn expand_patterns(
+    texts: &[String],
+    surroundings: &Surroundings<'_>,
+) -> Result<Vec<String>, ConfigError> {
+    let expanded = texts.iter().map(|text| {
+        let pattern = expand_pattern(text, surroundings)?;
+        if pattern.is_none() {
+            tracing::debug!("the pattern {text} does not count: the variable is not set");
+        }
+        Ok(pattern)
+    });
+    expanded.filter_map(Result::transpose).collect()
 }
 
 /// Adds what is not there yet.

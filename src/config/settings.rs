@@ -216,7 +216,7 @@ impl Settings {
         ContainerLimits::of(&whole.containers.unwrap_or_default())?;
         let table = whole.rollback.unwrap_or_default();
         let nowhere = Surroundings { home: None, current_dir: PathBuf::new(), variable: &|_| None };
-        Self::of(table, None, &nowhere, &FlagSettings::default()).map(drop)
+        Self::of(table, None, &nowhere, &FlagSettings::default())?.rollback.check(origin)
     }
 
     fn of(

@@ -98,6 +98,7 @@ mod small_disk;
 mod supervision;
 mod terminal;
 mod thinning;
+mod tied_patterns;
 mod touched;
 mod trouble;
 mod undo;

@@ -8,7 +8,7 @@ use crate::manifest::TrackedRoot;
 use crate::object::is_tracked_path;
 use crate::path_text::Shown;
 use crate::sys::{self, Dir, FileKind, Stat};
-use crate::walk::{ExclusionConfig, Filter, InvalidPattern};
+use crate::walk::{ExclusionConfig, Filter, InvalidPattern, pattern_of_path};
 
 /// Why a path cannot be tracked.
 #[derive(Debug, thiserror::Error)]
@@ -82,7 +82,8 @@ pub enum TrackedPathError {
 
 /// Checks paths that a person wants to track, and brings them into the form that is stored: sorted,
 /// symlinks in parents resolved, no path twice. A path inside another one is captured with the
-/// outer one, where it is force-included.
+/// outer one, where it is force-included. Each has the exclusions that count there
+/// ([`ExclusionConfig::tied`]).
 ///
 /// # Errors
 /// The first path that cannot be tracked.
@@ -101,21 +102,21 @@ pub fn resolve_roots(
     resolved.sort_by(|a, b| a.as_os_str().as_bytes().cmp(b.as_os_str().as_bytes()));
     resolved.dedup();
     Filter::new(exclusion)?;
-    let mut roots: Vec<TrackedRoot> = Vec::new();
+    // Sorted, so a directory comes before what is in it.
+    let (mut outer, mut inner): (Vec<PathBuf>, Vec<PathBuf>) = (Vec::new(), Vec::new());
     for path in resolved {
-        let outer = roots.iter_mut().find_map(|root| {
-            let inside = path.strip_prefix(&root.path).ok()?.to_owned();
-            Some((root, inside))
-        });
-        match outer {
-            Some((root, inside)) => {
-                let text = crate::path_text::encode(inside.as_os_str().as_bytes()).into_owned();
-                root.exclusion.force_include.push(format!("/{}", globset::escape(&text)));
-            }
-            None => roots.push(TrackedRoot { path, exclusion: exclusion.clone() }),
-        }
+        let is_inner = outer.iter().any(|above| path.starts_with(above));
+        if is_inner { inner.push(path) } else { outer.push(path) }
     }
-    Ok(roots)
+    outer
+        .iter()
+        .map(|path| {
+            let mut exclusion = exclusion.tied(path, &outer)?;
+            let inside = inner.iter().filter_map(|inner| inner.strip_prefix(path).ok());
+            exclusion.force_include.extend(inside.map(pattern_of_path));
+            Ok(TrackedRoot { path: path.clone(), exclusion })
+        })
+        .collect()
 }
 
 fn resolve(path: &Path, store_paths: &[PathBuf]) -> Result<PathBuf, TrackedPathError> {

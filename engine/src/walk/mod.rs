@@ -15,7 +15,7 @@ mod listing;
 mod rebuildable;
 
 pub use estimate::{Estimate, estimate};
-pub use exclusion::{ExclusionConfig, Filter, InvalidPattern, Verdict};
+pub use exclusion::{ABSOLUTE, ExclusionConfig, Filter, InvalidPattern, Verdict, pattern_of_path};
 pub(crate) use git_dir::mode_inside;
 pub use git_dir::{BEYOND_GIT_LIMIT, DOT_GIT, GitDirectories, MAX_GIT_BYTES};
 #[cfg(feature = "fuzzing")]

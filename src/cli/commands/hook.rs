@@ -201,7 +201,7 @@ fn try_work(
             root: root.to_owned(),
             command: Vec::new(),
             tracked_paths: Vec::new(),
-            exclusion: CaptureArgs::default().exclusion(&settings, None),
+            exclusion: CaptureArgs::default().exclusion(&settings, None)?,
             budget: settings.budget(),
             compression: settings.compression.value,
             threads: settings.threads(),

@@ -61,7 +61,7 @@ fn policy() -> Result<Policy, CliError> {
         budget: settings.budget(),
         compression: settings.compression.value,
         threads: settings.threads(),
-        exclusion: CaptureArgs::default().exclusion(&settings, None),
+        exclusion: CaptureArgs::default().exclusion(&settings, None)?,
     })
 }
 

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::slice;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -21,7 +22,7 @@ use crate::cli::offer::NONO;
 use crate::cli::preflight;
 use crate::cli::progress::Bar;
 use crate::cli::render::{Palette, byte_size, summary_line};
-use crate::config::Settings;
+use crate::config::{Settings, expand_patterns};
 use crate::sandbox::is_inside;
 use nono_engine::byte_path;
 use nono_engine::diff::{Change, ChangeSummary, Comparison};
@@ -170,7 +171,7 @@ pub(in crate::cli) fn run(args: &SnapshotArgs, store: &StoreArgs, context: &Cont
                 root: catalog.root().to_owned(),
                 command: Vec::new(),
                 tracked_paths,
-                exclusion: args.capture.exclusion(&settings, None),
+                exclusion: args.capture.exclusion(&settings, None)?,
                 budget: settings.budget(),
                 compression: settings.compression.value,
                 threads: settings.threads(),
@@ -300,24 +301,19 @@ pub(in crate::cli) fn report_idle_patterns(
     manifests: &[&SnapshotManifest],
     context: &Context,
 ) {
+    let Ok(surroundings) = surroundings() else { return };
     for text in patterns {
-        let config =
-            ExclusionConfig { exclude_patterns: vec![text.clone()], ..ExclusionConfig::nothing() };
-        // One that cannot be compiled was refused before.
-        let Ok(filter) = Filter::new(&config) else { continue };
-        let matches = |relative: &[u8]| {
-            // A left-out path is not known to be a directory or not.
-            let judged = [true, false].map(|is_dir| filter.judge(relative, is_dir, None));
-            judged.iter().any(|verdict| matches!(verdict, Verdict::Excluded(_)))
+        // One that cannot be understood was refused before.
+        let Ok(exclude_patterns) = expand_patterns(slice::from_ref(text), &surroundings) else {
+            continue;
         };
+        let config = ExclusionConfig { exclude_patterns, ..ExclusionConfig::nothing() };
         let leaves_out = |manifest: &&SnapshotManifest| {
-            let roots = || manifest.roots.iter().map(|root| root.path.as_os_str().as_bytes());
-            let excluded = manifest.not_captured.iter().filter(|left| {
-                // The first rule that leaves it out counts: another rule may do so too.
-                matches!(left.reason, NotCapturedReason::Excluded { .. })
-            });
-            excluded.map(|left| left.path.as_os_str().as_bytes()).any(|path| {
-                roots().filter_map(|root| byte_path::relative_to(path, root)).any(matches)
+            let roots: Vec<_> = manifest.roots.iter().map(|root| root.path.clone()).collect();
+            roots.iter().any(|root| {
+                let tied = config.tied(root, &roots);
+                let filter = tied.and_then(|config| Filter::new(&config));
+                filter.is_ok_and(|filter| leaves_out_below(&filter, root, manifest))
             })
         };
         if !manifests.iter().any(leaves_out) {
@@ -327,6 +323,22 @@ pub(in crate::cli) fn report_idle_patterns(
             ));
         }
     }
+}
+
+/// Whether a filter matches something below a tracked path that is left out by a rule. The first
+/// rule that leaves it out is the recorded one: another rule may do so too.
+fn leaves_out_below(filter: &Filter, root: &Path, manifest: &SnapshotManifest) -> bool {
+    let matches = |relative: &[u8]| {
+        // A left-out path is not known to be a directory or not.
+        let judged = [true, false].map(|is_dir| filter.judge(relative, is_dir, None));
+        judged.iter().any(|verdict| matches!(verdict, Verdict::Excluded(_)))
+    };
+    let excluded = manifest
+        .not_captured
+        .iter()
+        .filter(|left| matches!(left.reason, NotCapturedReason::Excluded { .. }));
+    let paths = excluded.map(|left| left.path.as_os_str().as_bytes());
+    paths.filter_map(|path| byte_path::relative_to(path, root.as_os_str().as_bytes())).any(matches)
 }
 
 /// Names the paths that a snapshot should hold and does not, or not for sure. Gaps of an earlier

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::SnapshotError;
 use crate::manifest::{SnapshotKind, TrackedRoot};
 use crate::snapshot::manifests::ManifestError;
-use crate::snapshot::roots::resolve_roots;
+use crate::snapshot::roots::{TrackedPathError, resolve_roots};
 use crate::snapshot::session_dir::SessionDir;
 use crate::sys;
 use crate::walk::ExclusionConfig;
@@ -40,7 +40,7 @@ pub(super) fn resume_roots(
             sys::canonical_parent(path).unwrap_or_else(|_| sys::plain_absolute(path, &current_dir));
         match known.iter().find(|root| root.path == plain) {
             Some(root) => {
-                roots.push(TrackedRoot { path: root.path.clone(), exclusion: exclusion.clone() });
+                roots.push(root.path.clone());
             }
             None => others.push(path.clone()),
         }
@@ -48,7 +48,11 @@ pub(super) fn resume_roots(
     if roots.is_empty() || !others.is_empty() {
         return Ok(resolve_roots(tracked_paths, exclusion, store_paths)?);
     }
-    roots.sort_by(|a, b| a.path.as_os_str().as_bytes().cmp(b.path.as_os_str().as_bytes()));
+    roots.sort_by(|a, b| a.as_os_str().as_bytes().cmp(b.as_os_str().as_bytes()));
     roots.dedup();
-    Ok(roots)
+    let tied = roots.iter().map(|path| {
+        let exclusion = exclusion.tied(path, &roots)?;
+        Ok(TrackedRoot { path: path.clone(), exclusion })
+    });
+    tied.collect::<Result<_, TrackedPathError>>().map_err(SnapshotError::from)
 }

@@ -22,8 +22,9 @@ pub struct ExclusionConfig {
     /// A name that is a whole path component (`node_modules`), or, with a `/` in it, any part of
     /// the path relative to the tracked path: `src/gen` matches `src/gen`, `src/generated` and
     /// `my-src/gen.rs`. A leading `/` ties it to the top, a trailing `/` to directories of exactly
-    /// that name. With `*`, `?`, `[…]` or `{…}`, which work within a component, it is about whole
-    /// components.
+    /// that name. A leading `//` makes it exactly one path: as given, from the root of the file
+    /// system, and as stored, from the tracked path ([`tied`](Self::tied)). With `*`, `?`, `[…]` or
+    /// `{…}`, which work within a component, it is about whole components.
     #[serde(default)]
     pub exclude_patterns: Vec<String>,
     /// Globs on the names of everything but directories: `*.pyc`.

@@ -13,12 +13,14 @@ mod config;
 mod pattern;
 #[cfg(test)]
 mod tests;
+mod tied;
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
 pub use self::config::ExclusionConfig;
 pub use self::pattern::InvalidPattern;
 use self::pattern::{Pattern, invalid};
+pub use self::tied::{ABSOLUTE, pattern_of_path};
 use super::git_dir::GitDirectories;
 use super::ignore_files::Ignores;
 use super::ignored::Ignored;
@@ -69,6 +71,11 @@ impl Filter {
         };
         let mut globs = GlobSetBuilder::new();
         for text in &config.exclude_globs {
+            // `**/` is above a name, too.
+            if text.trim_start_matches("**/").contains('/') {
+                let reason = "a glob is about names, and this one has a /: give it as a pattern";
+                return Err(invalid("exclude glob", text, reason));
+            }
             globs.add(Glob::new(text).map_err(|error| invalid("exclude glob", text, error))?);
         }
         Ok(Self {

@@ -2,6 +2,7 @@
 
 use globset::{GlobBuilder, GlobMatcher};
 
+use super::tied::ABSOLUTE;
 use crate::byte_path;
 use crate::path_text::to_path;
 
@@ -42,7 +43,7 @@ enum Component {
     Glob(GlobMatcher),
 }
 
-fn has_wildcard(text: &str) -> bool {
+pub(super) fn has_wildcard(text: &str) -> bool {
     text.contains(['*', '?', '[', '{'])
 }
 
@@ -54,12 +55,13 @@ impl Pattern {
     pub(super) fn new(what: &'static str, text: &str) -> Result<Self, InvalidPattern> {
         let inner = text.strip_prefix("./").unwrap_or(text);
         let anchored = inner.starts_with('/') || text.starts_with("./");
+        let is_exact = inner.starts_with(ABSOLUTE);
         let only_dirs = inner.ends_with('/');
         let inner = inner.trim_matches('/');
         if inner.is_empty() || inner.split('/').any(|part| matches!(part, "" | "." | "..")) {
             return Err(invalid(what, text, "it names no path"));
         }
-        let is_text = inner.contains('/') && !has_wildcard(inner);
+        let is_text = inner.contains('/') && !has_wildcard(inner) && !is_exact;
         let last = inner.split('/').count() - 1;
         let component = |(index, part): (usize, &str)| {
             if has_wildcard(part) {

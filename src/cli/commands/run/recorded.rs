@@ -88,7 +88,7 @@ fn begin(
         root: catalog.root().to_owned(),
         command: args.command.clone(),
         tracked_paths: grants.tracked.clone(),
-        exclusion: args.capture.exclusion(settings, profile),
+        exclusion: args.capture.exclusion(settings, profile)?,
         budget: settings.budget(),
         compression: settings.compression.value,
         threads: settings.threads(),

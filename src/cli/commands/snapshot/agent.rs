@@ -17,7 +17,7 @@ use crate::cli::context::{BOLD, Context};
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
-use crate::config::{AgentState, ProfileLibrary, Settings, Surroundings};
+use crate::config::{AgentState, ProfileLibrary, Settings, Surroundings, expand_patterns};
 use nono_engine::diff::Comparison;
 use nono_engine::path_text::{Shown, serde_paths};
 use nono_engine::session::{Catalog, RecordRequest, Recording};
@@ -55,14 +55,15 @@ pub(super) fn run(
             context.warn(format_args!("not recorded: {}: {what}", Shown::path(path)));
         }
         let mut exclude_patterns = state.exclude_patterns;
-        exclude_patterns.extend(args.capture.rollback_exclude.iter().cloned());
+        let of_flags = |texts: &[String]| expand_patterns(texts, &surroundings);
+        exclude_patterns.extend(of_flags(&args.capture.rollback_exclude)?);
         let request = RecordRequest {
             root: catalog.root().to_owned(),
             command: Vec::new(),
             tracked_paths: state.paths,
             exclusion: ExclusionConfig {
                 exclude_patterns,
-                force_include: args.capture.rollback_include.clone(),
+                force_include: of_flags(&args.capture.rollback_include)?,
                 ..ExclusionConfig::nothing()
             },
             budget: settings.budget(),
@@ -82,6 +83,8 @@ pub(super) fn run(
             .filter(|left| matches!(left.reason, NotCapturedReason::Excluded { .. }));
         let mut left_out = state.left_out;
         left_out.extend(excluded.map(|left| left.path.clone()));
+        left_out.sort();
+        left_out.dedup();
         if !left_out.is_empty() {
             let names: Vec<String> =
                 left_out.iter().map(|path| Shown::path(path).to_string()).collect();
