@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::outside::{self, NamedPath};
 use super::{background, title};
 use nono_engine::snapshot::{MAX_STEP_NAME_BYTES, MAX_STEP_PROMPT_BYTES};
 
@@ -123,6 +124,12 @@ pub struct Call {
     /// Whether it failed.
     #[serde(default)]
     pub failed: bool,
+    /// The paths that it names; a hook looks at them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<NamedPath>,
+    /// Whether it writes the files that it names, as the client says, and no shell does.
+    #[serde(default)]
+    pub is_edit: bool,
 }
 
 /// Tools that change no file of a project, in lower case; of all clients.
@@ -235,6 +242,8 @@ pub fn parse(client: Option<Client>, bytes: &[u8]) -> Option<Event> {
             title: title::of(input, cwd.as_deref()),
             background,
             failed: failed || says_it_failed(&fields),
+            paths: outside::named_in(input, cwd.as_deref()),
+            is_edit: !is_shell(&tool) && own_tool(&tool).is_none(),
             tool,
         })
     };
@@ -301,7 +310,7 @@ fn says_it_failed(fields: &Map<String, Value>) -> bool {
 }
 
 /// A path in JSON, or none.
-mod optional_path {
+pub(super) mod optional_path {
     use std::path::PathBuf;
 
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -309,14 +318,14 @@ mod optional_path {
     #[derive(Serialize, Deserialize)]
     struct Item(#[serde(with = "nono_engine::path_text::serde_path")] PathBuf);
 
-    pub(super) fn serialize<S: Serializer>(
+    pub(in super::super) fn serialize<S: Serializer>(
         path: &Option<PathBuf>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
         path.clone().map(Item).serialize(serializer)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Option<PathBuf>, D::Error> {
         Ok(Option::<Item>::deserialize(deserializer)?.map(|item| item.0))

@@ -58,6 +58,11 @@ impl Journal {
         self.add(client, why, why.is_by_design());
     }
 
+    /// Notes what is not recorded by design.
+    pub fn note_by_design(&self, client: &str, what: &dyn std::fmt::Display) {
+        self.add(client, what, true);
+    }
+
     fn add(&self, client: &str, what: &dyn std::fmt::Display, by_design: bool) {
         let (at, client, what) = (Timestamp::now(), client.to_owned(), what.to_string());
         let mishap = Mishap { at, client, what, by_design };

@@ -22,6 +22,7 @@ mod event;
 #[cfg(feature = "cli")]
 pub mod install;
 mod journal;
+mod outside;
 mod place;
 mod recorder;
 mod spool;
@@ -31,6 +32,7 @@ mod title;
 pub use caller::Caller;
 pub use event::{Call, Client, Event, EventKind, parse};
 pub use journal::{Journal, Mishap};
+pub use outside::{NamedPath, look_at};
 pub use place::{is_of_system, project_of};
 pub use recorder::{RecordStepError, Recorder, record_actions};
 pub use spool::{Kept, Spool, SpoolError, SpooledEvent};

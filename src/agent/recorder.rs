@@ -7,6 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::event::{Event, EventKind};
+use super::outside::is_outside;
 use super::place::project_of;
 use super::spool::Kept;
 use super::state::{Action, AgentState};
@@ -14,7 +15,7 @@ use nono_engine::path_text::Shown;
 use nono_engine::progress::NoProgress;
 use nono_engine::session::{Catalog, CatalogError, RecordError, RecordRequest, Recording};
 use nono_engine::snapshot::{
-    AgentSession, ManifestError, SessionDir, SnapshotError, SnapshotManager, Step,
+    AgentSession, ManifestError, OutsideFate, SessionDir, SnapshotError, SnapshotManager, Step,
 };
 use nono_engine::sys;
 
@@ -190,11 +191,25 @@ pub fn record_actions(
         match action {
             Action::Begin => set_ended(manager, None)?,
             Action::Capture(_) if is_fresh => {}
-            Action::Capture(step) => drop(manager.record_step(*step, settle)?),
+            Action::Capture(mut step) => {
+                keep_outside(&mut step, manager);
+                drop(manager.record_step(*step, settle)?);
+            }
             Action::End => set_ended(manager, Some(Timestamp::now()))?,
         }
     }
     Ok(())
+}
+
+/// Keeps the paths of a call that no tracked directory holds.
+fn keep_outside(step: &mut Step, manager: &SnapshotManager) {
+    for outside in &mut step.outside {
+        if outside.what == OutsideFate::Entered {
+            outside.path = sys::real_or_future_path(&outside.path);
+        }
+    }
+    let roots = || manager.roots().iter().map(|root| root.path.as_path());
+    step.outside.retain(|outside| is_outside(outside, roots()));
 }
 
 /// Ends the session, or goes on with it.

@@ -6,6 +6,7 @@
 //!   <client>-<hash of the id>/  one agent session
 //!     lock                      held by the worker
 //!     state.json                session, state machine, the last event that was handled
+//!     notice                    what the next hook at which a person looks has to show
 //!     <time>-<pid>.event        events that were not handled yet; their names sort by time
 //! ```
 //!
@@ -29,6 +30,7 @@ use nono_engine::sys::{self, Dir, FileLock};
 pub(super) const AGENTS: &str = ".agents";
 const LOCK: &str = "lock";
 const STATE: &str = "state.json";
+const NOTICE: &str = "notice";
 const SUFFIX: &[u8] = b".event";
 /// Most bytes of one of the files.
 const MAX_BYTES: u64 = 1 << 20;
@@ -169,6 +171,21 @@ impl Spool {
     /// When the lock file cannot be made.
     pub fn lock(&self) -> Result<FileLock, SpoolError> {
         Ok(FileLock::exclusive(&self.path().join(LOCK))?)
+    }
+
+    /// Leaves what a later hook of the session shows to the person, once.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn leave_notice(&self, text: &str) -> Result<(), SpoolError> {
+        Ok(self.dir.replace_file(NOTICE.as_bytes(), text.as_bytes(), 0o600, false)?)
+    }
+
+    /// What was left, for the hook that removes it.
+    pub fn take_notice(&self) -> Option<String> {
+        let bytes = self.dir.read(NOTICE.as_bytes(), MAX_BYTES).ok()?;
+        self.dir.remove_file(NOTICE.as_bytes()).ok()?;
+        String::from_utf8(bytes).ok()
     }
 
     fn path(&self) -> PathBuf {

@@ -5,10 +5,13 @@
 //! background or a call that the agent began without waiting may have written it: then it is called
 //! late. While another call is at work, there is no state before a call, so none is captured.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
-use super::event::{Call, Event, EventKind, own_tool};
-use nono_engine::snapshot::{Step, StepKind, StepPrompt};
+use super::event::{Call, Event, EventKind, optional_path, own_tool};
+use super::outside;
+use nono_engine::snapshot::{OutsideFate, OutsidePath, Step, StepKind, StepPrompt};
 
 /// So many calls are kept as being at work; more are forgotten from the oldest on.
 const MOST_RUNNING: usize = 64;
@@ -50,6 +53,9 @@ pub struct AgentState {
     /// Title of the last call of which no end was heard, since the last step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     unheard: Option<String>,
+    /// Where the last call worked.
+    #[serde(default, with = "optional_path", skip_serializing_if = "Option::is_none")]
+    cwd: Option<PathBuf>,
 }
 
 impl AgentState {
@@ -119,7 +125,16 @@ impl AgentState {
                     }
                 };
                 let at = self.running.iter().position(is_it);
-                let is_unseen = at.is_some_and(|at| self.running.remove(at).is_unseen);
+                let began = at.map(|at| self.running.remove(at));
+                let is_unseen = began.as_ref().is_some_and(|began| began.is_unseen);
+                let before = began.as_ref().map(|began| &*began.call.paths);
+                let is_told = call.is_edit && !call.failed;
+                let mut outside = outside::changed(before, &call.paths, is_told);
+                if self.cwd != event.cwd {
+                    self.cwd.clone_from(&event.cwd);
+                    let entered = |path| OutsidePath { path, what: OutsideFate::Entered };
+                    outside.extend(event.cwd.clone().map(entered));
+                }
                 let step = Step {
                     kind: StepKind::Tool,
                     tool: Some(call.tool.clone()),
@@ -127,6 +142,7 @@ impl AgentState {
                     call_id: call.id.clone(),
                     overlapped: is_unseen || !self.running.is_empty(),
                     failed: call.failed,
+                    outside,
                     ..self.step(event)
                 };
                 // One that was refused by the client ends without a word. What it changed, if it

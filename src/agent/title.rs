@@ -32,7 +32,7 @@ const FILES: [&str; 4] =
 pub(super) fn of(input: &Value, cwd: Option<&Path>) -> String {
     let said = TELLING.iter().find_map(|field| Some((*field, words(input.get(field)?)?)));
     let text = match said {
-        Some((_, patch)) if patch.trim_start().starts_with("*** Begin Patch") => files(&patch),
+        Some((_, patch)) if is_patch(&patch) => files(&patch).join(", "),
         Some((field, path)) if field.to_ascii_lowercase().contains("path") => {
             let shown = cwd.and_then(|cwd| Path::new(&path).strip_prefix(cwd).ok()?.to_str());
             shown.filter(|shown| !shown.is_empty()).unwrap_or(&path).to_owned()
@@ -40,7 +40,7 @@ pub(super) fn of(input: &Value, cwd: Option<&Path>) -> String {
         Some((_, text)) => text,
         None => match input.get("patchText").or_else(|| input.get("patch")).and_then(Value::as_str)
         {
-            Some(patch) => files(patch),
+            Some(patch) => files(patch).join(", "),
             None if input.as_object().is_none_or(serde_json::Map::is_empty) => String::new(),
             None => input.to_string(),
         },
@@ -60,7 +60,19 @@ fn words(value: &Value) -> Option<String> {
     }
 }
 
-fn files(patch: &str) -> String {
+/// Whether a text is a patch, and no command.
+pub(super) fn is_patch(text: &str) -> bool {
+    text.trim_start().starts_with("*** Begin Patch")
+}
+
+/// The files of the patch in an input.
+pub(super) fn patched_files(input: &Value) -> Vec<String> {
+    let texts = ["command", "input", "patchText", "patch"];
+    let patches = texts.iter().filter_map(|field| input.get(field)?.as_str());
+    patches.filter(|text| is_patch(text)).flat_map(files).map(str::to_owned).collect()
+}
+
+fn files(patch: &str) -> Vec<&str> {
     let named = patch.lines().filter_map(|line| FILES.iter().find_map(|f| line.strip_prefix(f)));
-    named.map(str::trim).collect::<Vec<_>>().join(", ")
+    named.map(str::trim).collect()
 }

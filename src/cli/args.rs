@@ -273,8 +273,9 @@ pub(super) struct CaptureArgs {
     /// Keep what matches, whatever excludes it (repeatable)
     #[arg(long, value_name = "PATTERN")]
     pub(super) rollback_include: Vec<String>,
-    /// Record the small ignored paths (a file of 1 MiB, a directory of 64 MiB and 5000 entries),
-    /// none, or all of them [env: NONO_IGNORED] [default: small]
+    /// Record the small ignored paths (a file of 1 MiB, a database, notebook or .env of 16 MiB, a
+    /// directory of 64 MiB and 5000 entries), none, or all of them
+    /// [env: NONO_IGNORED] [default: small]
     #[arg(long, value_name = "WHAT", value_parser = ignored())]
     pub(super) ignored: Option<Ignored>,
     /// Leave nothing out: no build directories, not even what .gitignore names

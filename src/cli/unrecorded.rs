@@ -1,13 +1,15 @@
 //! The unrecorded changes of a command: named when the command ends, because no restore undoes
 //! them.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::context::Context;
 use crate::cli::offer::NONO;
 use nono_engine::diff::{self, Lookup, Lost};
 use nono_engine::path_text::Shown;
-use nono_engine::snapshot::{NotCaptured, NotCapturedReason, SnapshotManifest};
+use nono_engine::session::UnrecordedStep;
+use nono_engine::snapshot::{NotCaptured, NotCapturedReason, OutsidePath, SnapshotManifest, Step};
 use nono_engine::store::{ObjectSource, StoreError, read_root_tree};
 use nono_engine::walk::Marks;
 
@@ -138,6 +140,27 @@ pub(super) fn report_lost(lost: &[Lost], context: &Context) {
             "not recorded and gone or changed, but can be made again: {named}{others}"
         ));
     }
+}
+
+/// What a step of a session that tracks this names, one line for each path.
+pub(super) fn lines_of_step(step: &UnrecordedStep, tracked_paths: &[PathBuf]) -> Vec<String> {
+    let UnrecordedStep { outside, gone, unnamed, .. } = step;
+    let of_outside = |it: &OutsidePath| {
+        let (path, what) = (Shown::path(&it.path), it.what);
+        format!("outside of the project, not recorded: {path} ({what})")
+    };
+    let of_gone = |path: &PathBuf| {
+        let path = diff::relative_to_roots(path.as_os_str().as_bytes(), tracked_paths);
+        format!("not recorded and gone: {}", Shown::bytes(path))
+    };
+    let more = (*unnamed > 0).then(|| format!("{unnamed} more paths that are not recorded"));
+    outside.iter().map(of_outside).chain(gone.iter().map(of_gone)).chain(more).collect()
+}
+
+/// The same of a step that is about to be taken, with whole paths.
+pub(super) fn unrecorded_of(step: &Step) -> Vec<String> {
+    let Step { outside, gone, unnamed, .. } = step.clone().bounded();
+    lines_of_step(&UnrecordedStep { step: 0, outside, gone, unnamed }, &[])
 }
 
 /// `not recorded and gone: /p/big.iso`, or `changed, and no snapshot holds what it was: /p/shut/`.

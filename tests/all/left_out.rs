@@ -279,7 +279,7 @@ fn many_lost_things_are_counted() {
 #[test]
 fn a_database_and_its_journals_are_one_thing() {
     let fixture = repository("*.db*\n*.sqlite-*\n");
-    let half = MEBIBYTE / 2 + 1;
+    let half = 8 * MEBIBYTE + 1;
     for name in ["small.db", "small.db-wal", "small.db-shm"] {
         fixture.write(name, "1");
     }
@@ -290,9 +290,9 @@ fn a_database_and_its_journals_are_one_thing() {
     fixture.write("large.db-shm", "1");
     // Not ignored itself, so its journals are in with it.
     fixture.write("in.sqlite", "1");
-    fixture.write("in.sqlite-wal", vec![1; LARGE]);
+    fixture.write("in.sqlite-wal", vec![1; 2 * half]);
     // A file that is merely called so.
-    fixture.write("lone.db-wal", vec![1; half]);
+    fixture.write("lone.db-wal", vec![1; MEBIBYTE]);
     assert_eq!(left_out(&fixture, &[]), ["large.db", "large.db-shm", "large.db-wal"]);
     fixture.record("rm -f *.db* *.sqlite*").success();
     let gone = ["large.db", "large.db-shm", "large.db-wal"].map(|name| (name, "gone"));

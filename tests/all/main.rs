@@ -62,6 +62,7 @@ mod not_run;
 mod object_server;
 mod observe;
 mod own_terminal;
+mod outside;
 mod owners;
 mod packs;
 mod paging;

@@ -30,8 +30,10 @@ pub use left_out::LeftOutState;
 pub(crate) use left_out::LeftOutTally;
 pub use not_captured::{NotCaptured, NotCapturedReason, NotCapturedSet};
 pub use removed::{RemovalReason, RemovedSnapshot};
+pub(crate) use step::is_zero;
 pub use step::{
-    MAX_STEP_NAME_BYTES, MAX_STEP_PROMPT_BYTES, MAX_STEP_TITLE_BYTES, Step, StepKind, StepPrompt,
+    MAX_STEP_NAME_BYTES, MAX_STEP_PATHS, MAX_STEP_PROMPT_BYTES, MAX_STEP_TITLE_BYTES, OutsideFate,
+    OutsidePath, Step, StepKind, StepPrompt,
 };
 pub use step::{is_false, summary as step_summary};
 

@@ -8,7 +8,13 @@
 //! [`Shown`](crate::path_text::Shown). Always true of a step that [`Step::bounded`] made: each text
 //! has at most the bytes that the constants here say, and all but the prompt are one line.
 
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
+
+use crate::path_text::{serde_path, serde_paths};
 
 /// Longest name of a client, of a tool, or of a call, in bytes.
 pub const MAX_STEP_NAME_BYTES: usize = 100;
@@ -16,6 +22,11 @@ pub const MAX_STEP_NAME_BYTES: usize = 100;
 pub const MAX_STEP_TITLE_BYTES: usize = 160;
 /// So many bytes of a prompt are kept.
 pub const MAX_STEP_PROMPT_BYTES: usize = 1000;
+
+/// Most paths that a step names as not recorded, of each kind.
+pub const MAX_STEP_PATHS: usize = 32;
+/// Longest such path in bytes: no system call takes a longer one.
+const MAX_STEP_PATH_BYTES: usize = 4096;
 
 /// What a step holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
@@ -43,6 +54,42 @@ pub struct StepPrompt {
     /// Its text, at most [`MAX_STEP_PROMPT_BYTES`]; empty where it is not known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
+}
+
+/// The fate of a path outside of the recorded directories while a call was at work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutsideFate {
+    /// It is new.
+    Created,
+    /// It is another, or it has other contents.
+    Changed,
+    /// It is not there any more.
+    Gone,
+    /// The call worked in this directory.
+    Entered,
+}
+
+impl fmt::Display for OutsideFate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Created => "created",
+            Self::Changed => "changed",
+            Self::Gone => "gone",
+            Self::Entered => "worked in",
+        })
+    }
+}
+
+/// A path outside of the recorded directories that a call named, and its fate. No snapshot holds
+/// what was there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutsidePath {
+    /// Absolute path, with the symlinks of its parents resolved.
+    #[serde(with = "serde_path")]
+    pub path: PathBuf,
+    /// Its fate.
+    pub what: OutsideFate,
 }
 
 /// What a snapshot of a step says beside what any snapshot says.
@@ -77,6 +124,20 @@ pub struct Step {
     /// Whether the client says that the call failed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub failed: bool,
+    /// Paths outside of the recorded directories that the call named and that changed meanwhile.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outside: Vec<OutsidePath>,
+    /// Left-out paths of the snapshot before that are gone, sorted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "serde_paths")]
+    pub gone: Vec<PathBuf>,
+    /// The number of further such paths, which neither list names.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unnamed: u64,
+}
+
+/// Whether a count need not be written.
+pub(crate) fn is_zero(value: &u64) -> bool {
+    *value == 0
 }
 
 pub fn is_false(value: &bool) -> bool {
@@ -86,7 +147,15 @@ pub fn is_false(value: &bool) -> bool {
 impl Step {
     /// The same step with every text cut to its limit, and all but the prompt on one line.
     #[must_use]
-    pub fn bounded(self) -> Self {
+    pub fn bounded(mut self) -> Self {
+        let path_count = |step: &Self| step.outside.len() + step.gone.len();
+        let all = path_count(&self);
+        let is_short = |path: &PathBuf| path.as_os_str().as_bytes().len() <= MAX_STEP_PATH_BYTES;
+        self.outside.retain(|outside| is_short(&outside.path));
+        self.outside.truncate(MAX_STEP_PATHS);
+        self.gone.retain(is_short);
+        self.gone.truncate(MAX_STEP_PATHS);
+        let unnamed = self.unnamed + (all - path_count(&self)) as u64;
         let name = |text: String| one_line(&text, MAX_STEP_NAME_BYTES);
         let some_name = |text: Option<String>| text.map(name).filter(|text| !text.is_empty());
         Self {
@@ -103,6 +172,9 @@ impl Step {
             kind: self.kind,
             overlapped: self.overlapped,
             failed: self.failed,
+            outside: self.outside,
+            gone: self.gone,
+            unnamed,
         }
     }
 
@@ -193,9 +265,12 @@ mod tests {
                 agent: text.clone(), agent_session: text.clone(), title: text.clone(),
                 tool: Some(text.clone()), call_id: Some(text.clone()), subagent: Some(text.clone()),
                 prompt: Some(StepPrompt { number: 1, text: text.repeat(4) }),
+                gone: vec![PathBuf::from(format!("/{text}")); text.len()],
                 ..Step::default()
             };
             let step = step.bounded();
+            prop_assert!(step.gone.len() <= MAX_STEP_PATHS);
+            prop_assert_eq!(step.gone.len() as u64 + step.unnamed, text.len() as u64);
             let names = [Some(&step.agent), Some(&step.agent_session), step.tool.as_ref(),
                 step.call_id.as_ref(), step.subagent.as_ref()];
             for name in names.into_iter().flatten() {

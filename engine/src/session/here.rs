@@ -380,6 +380,7 @@ mod tests {
             agent: None,
             step_count: 0,
             agent_step_count: 0,
+            unrecorded: Vec::new(),
             user_changes: 0,
             has_user_edits: false,
             has_begun: true,

@@ -26,7 +26,7 @@ pub use recording::{
     RecordError, RecordRequest, Recorded, Recording, create_session, new_session_dir,
 };
 pub use retention::{Expired, Expiry, RetentionPolicy, SessionContent, SessionFacts};
-pub use steps::{PromptSteps, by_prompt, last_of_each_prompt, steps, steps_of};
+pub use steps::{PromptSteps, UnrecordedStep, by_prompt, last_of_each_prompt, steps, steps_of};
 pub use store_modes::StoreModes;
 pub use summary::{SessionStatus, SessionSummary, project_of};
 pub use thinning::thinned_steps;

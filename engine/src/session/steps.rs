@@ -4,7 +4,14 @@
 //! manifest) or a run, in which agents may have made steps as well. Reading the list costs one
 //! file.
 
-use crate::snapshot::{ManifestError, SessionDir, SessionMetadata, StepEntry, StepPrompt};
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::path_text::serde_paths;
+use crate::snapshot::{
+    ManifestError, OutsidePath, SessionDir, SessionMetadata, StepEntry, StepPrompt,
+};
 
 /// The steps of one prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +47,36 @@ pub fn by_prompt(steps: Vec<StepEntry>) -> Vec<PromptSteps> {
         }
     }
     groups
+}
+
+/// What a step names that no snapshot holds, so that no undo brings it back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct UnrecordedStep {
+    /// Number of the step.
+    pub step: u64,
+    /// Paths outside of the recorded directories.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub outside: Vec<OutsidePath>,
+    /// Left-out paths that are gone.
+    #[serde(skip_serializing_if = "Vec::is_empty", with = "serde_paths")]
+    pub gone: Vec<PathBuf>,
+    /// The number of further such paths.
+    #[serde(skip_serializing_if = "crate::manifest::is_zero")]
+    pub unnamed: u64,
+}
+
+impl UnrecordedStep {
+    /// The unrecorded part of a step; `None` where it names nothing.
+    pub fn of(step: &StepEntry) -> Option<Self> {
+        let StepEntry { number, outside, gone, unnamed, .. } = step;
+        let names = !outside.is_empty() || !gone.is_empty() || *unnamed > 0;
+        names.then(|| Self {
+            step: *number,
+            outside: outside.clone(),
+            gone: gone.clone(),
+            unnamed: *unnamed,
+        })
+    }
 }
 
 /// The last step of each prompt, by number.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::catalog::{Catalog, CatalogError};
+use super::steps::UnrecordedStep;
 use crate::diff::{self, ChangeSummary};
 use crate::object::{ContentHash, Node};
 use crate::path_text::{encode, serde_paths};
@@ -67,6 +68,9 @@ pub struct SessionSummary {
     /// Number of these that the agent made.
     #[serde(skip)]
     pub agent_step_count: u64,
+    /// What steps name that no snapshot holds, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unrecorded: Vec<UnrecordedStep>,
     /// Whether it holds a snapshot, or its command runs. One that was killed before its first
     /// snapshot is no session to go back to: only its id means it.
     #[serde(skip)]
@@ -159,6 +163,7 @@ impl SessionSummary {
             agent: metadata.agent,
             step_count: metadata.steps.len() as u64,
             agent_step_count: metadata.steps.iter().filter(|step| step.is_agents()).count() as u64,
+            unrecorded: metadata.steps.iter().filter_map(UnrecordedStep::of).collect(),
             has_begun: metadata.snapshot_count > 0
                 || status == SessionStatus::Running
                 || session.may_hold_snapshot(),

@@ -30,10 +30,10 @@ mod steps;
 mod tests;
 
 pub use crate::manifest::{
-    FileState, LeftOutState, MANIFEST_VERSION, MAX_STEP_NAME_BYTES, MAX_STEP_PROMPT_BYTES,
-    MAX_STEP_TITLE_BYTES, NotCaptured, NotCapturedReason, NotCapturedSet, RemovalReason,
-    RemovedSnapshot, SnapshotKind, SnapshotLabel, SnapshotManifest, Step, StepKind, StepPrompt,
-    Totals, TrackedRoot,
+    FileState, LeftOutState, MANIFEST_VERSION, MAX_STEP_NAME_BYTES, MAX_STEP_PATHS,
+    MAX_STEP_PROMPT_BYTES, MAX_STEP_TITLE_BYTES, NotCaptured, NotCapturedReason, NotCapturedSet,
+    OutsideFate, OutsidePath, RemovalReason, RemovedSnapshot, SnapshotKind, SnapshotLabel,
+    SnapshotManifest, Step, StepKind, StepPrompt, Totals, TrackedRoot,
 };
 pub use budget::{Budget, LargeDirectory, OverBudget};
 pub use capture::CaptureError;

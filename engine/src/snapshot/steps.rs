@@ -4,11 +4,16 @@
 //! snapshot that is a step, as it has for labels: it follows from the snapshots, and `verify`
 //! compares. The text of a prompt stands only in the first entry of the prompt.
 
+use std::path::PathBuf;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::diff::ChangeSummary;
-use crate::manifest::{SnapshotManifest, StepKind, StepPrompt, is_false, step_summary};
+use crate::manifest::{
+    OutsidePath, SnapshotManifest, StepKind, StepPrompt, is_false, is_zero, step_summary,
+};
+use crate::path_text::serde_paths;
 
 /// The agent session that a session records.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,6 +57,15 @@ pub struct StepEntry {
     /// Whether the client says that the call failed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub failed: bool,
+    /// Paths outside of the recorded directories that the call named and that changed meanwhile.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outside: Vec<OutsidePath>,
+    /// Left-out paths of the snapshot before that are gone, sorted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "serde_paths")]
+    pub gone: Vec<PathBuf>,
+    /// The number of further such paths, which neither list names.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unnamed: u64,
     /// What changed since the snapshot before; `None` where nobody counted it.
     #[serde(default)]
     pub changes: Option<ChangeSummary>,
@@ -73,6 +87,9 @@ impl StepEntry {
             subagent: step.subagent,
             overlapped: step.overlapped,
             failed: step.failed,
+            outside: step.outside,
+            gone: step.gone,
+            unnamed: step.unnamed,
             changes,
         })
     }

@@ -92,6 +92,15 @@ pub fn kind_of(path: &Path) -> Result<Option<FileKind>> {
     }
 }
 
+/// The attributes of what is at a path whose last name is not followed; `None` where nothing is.
+pub fn stat_of(path: &Path) -> Result<Option<Stat>> {
+    match rustix::fs::lstat(path) {
+        Ok(raw) => Ok(Some(Stat::from_raw(&raw))),
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+        Err(error) => Err(error).at("look at", path),
+    }
+}
+
 /// The places of the symlinks that the absolute path leads through, as far as it exists: a writer
 /// of one of these directories decides the meaning of the path.
 pub fn links_on_the_way(path: &Path) -> Vec<PathBuf> {

@@ -1,8 +1,11 @@
 //! Ignored paths: git cannot restore them, so the small ones are recorded all the same.
 //!
-//! A file is small up to 1 MiB. A directory counts as one thing from the topmost ignored one down,
-//! and is small up to 5,000 entries and 64 MiB; in it, a file of more than 1 MiB is left out by
-//! itself. A database and the journals beside it are one thing: their sum decides for all of them.
+//! A file is small up to 1 MiB. What people lose most is small up to 16 MiB: databases, notebooks and
+//! files of secrets, which no program makes again. A changed file is read and hashed whole at each
+//! snapshot. 16 MiB take some 20 ms, a hundredth of the patience of a hook, and four of them fill
+//! the 64 MiB of a small directory. Only changed chunks are stored. A directory counts as one thing from the topmost ignored one down,
+//! and is small up to 5,000 entries and 64 MiB; in it, a file that
+//! is not small is left out by itself. A database and the journals beside it are one thing: their sum decides for all of them.
 
 use std::collections::BTreeMap;
 
@@ -13,6 +16,14 @@ use crate::sys::{Dir, FileKind, ListedName, Stat};
 
 /// Most bytes of a file that is ignored and recorded.
 pub const SMALL_FILE_BYTES: u64 = 1 << 20;
+/// Most bytes of a precious file that is ignored and recorded.
+pub const SMALL_PRECIOUS_BYTES: u64 = 16 << 20;
+/// The endings of the names of databases.
+const DATABASES: [&[u8]; 5] = [b".db", b".db3", b".duckdb", b".sqlite", b".sqlite3"];
+/// The ending of the name of a notebook.
+const NOTEBOOK: &[u8] = b".ipynb";
+/// The beginning of the names of files with secrets.
+const ENVIRONMENT: &[u8] = b".env";
 /// Most entries below a directory that is ignored and recorded.
 pub(super) const SMALL_DIRECTORY_ENTRIES: u64 = 5_000;
 /// Most bytes of all files in a directory that is ignored and recorded.
@@ -64,6 +75,20 @@ impl std::fmt::Display for Ignored {
 impl Ignored {
     pub(super) fn is_none(&self) -> bool {
         *self == Self::None
+    }
+}
+
+/// Whether a name is one that databases have.
+pub fn is_database(name: &[u8]) -> bool {
+    DATABASES.iter().any(|ending| name.len() > ending.len() && name.ends_with(ending))
+}
+
+/// Most bytes of an ignored file of this name that is recorded, for a database with its journals.
+pub(super) fn most_bytes(name: &[u8]) -> u64 {
+    let is_notebook = name.len() > NOTEBOOK.len() && name.ends_with(NOTEBOOK);
+    match is_database(name) || is_notebook || name.starts_with(ENVIRONMENT) {
+        true => SMALL_PRECIOUS_BYTES,
+        false => SMALL_FILE_BYTES,
     }
 }
 
@@ -168,10 +193,19 @@ impl Size {
 }
 
 /// Behind the rule that ignores a file.
-pub(super) const LARGE_FILE: &str = " and larger than 1 MiB";
+const LARGE_FILE: &str = " and larger than 1 MiB";
+/// The same for a precious file.
+const LARGE_PRECIOUS: &str = " and larger than 16 MiB";
+
+/// Why a file is not recorded, behind the rule that ignores it. `name`: its own, or that of the
+/// database which it belongs to.
+pub(super) fn reason_of_file(name: &[u8]) -> &'static str {
+    let main = database_of(name).unwrap_or(name);
+    if most_bytes(main) == SMALL_FILE_BYTES { LARGE_FILE } else { LARGE_PRECIOUS }
+}
 
 /// Whether what leaves something out is that it is ignored and not small.
 pub fn names_a_limit(rule: &str) -> bool {
     let sizes = [Size::ManyEntries, Size::ManyBytes, Size::Unreadable].map(Size::reason);
-    sizes.iter().chain([&LARGE_FILE]).any(|size| rule.ends_with(size))
+    sizes.iter().chain([&LARGE_FILE, &LARGE_PRECIOUS]).any(|size| rule.ends_with(size))
 }

@@ -4,7 +4,7 @@ use super::exclusion::{Filter, Verdict};
 use super::git_dir::{BEYOND_GIT_LIMIT, DOT_GIT, OBJECT_DIRS};
 use super::git_index::{Repository, Tracks};
 use super::ignore_files::{Ignores, is_vanishing};
-use super::ignored::{Databases, Ignored, LARGE_FILE, SMALL_FILE_BYTES, Size, size_of};
+use super::ignored::{Databases, Ignored, Size, most_bytes, reason_of_file, size_of};
 use super::listing::{
     FoundEntry, Known, LeftOut, Mode, Recorded, STAGING_PREFIX, WhyLeftOut, rule_of_mark,
 };
@@ -246,7 +246,8 @@ impl Inside<'_> {
         if stat.kind != FileKind::Directory {
             let is_in = self.repository.tracks(path) == Tracks::Itself
                 || is_small_wanted && self.is_small_or_with_its_database(path, name, stat, known);
-            let size = if is_small_wanted && stat.kind == FileKind::File { LARGE_FILE } else { "" };
+            let is_large_file = is_small_wanted && stat.kind == FileKind::File;
+            let size = if is_large_file { reason_of_file(name) } else { "" };
             return if is_in { IN } else { Fate::Out(why(size)) };
         }
         let mut size = "";
@@ -304,7 +305,7 @@ impl Inside<'_> {
         if is_in {
             return Fate::In { mode: Mode::Ignored, is_ignored: true };
         }
-        let size = if stat.kind == FileKind::File { LARGE_FILE } else { "" };
+        let size = if stat.kind == FileKind::File { reason_of_file(name) } else { "" };
         Fate::Out(WhyLeftOut::Excluded(format!("{RULE_ABOVE}{size}")))
     }
 
@@ -378,9 +379,9 @@ impl Inside<'_> {
             _ => return false,
         }
         let Some((main, bytes)) = self.databases.whole(name) else {
-            return stat.size <= SMALL_FILE_BYTES;
+            return stat.size <= most_bytes(name);
         };
-        if bytes <= SMALL_FILE_BYTES {
+        if bytes <= most_bytes(main) {
             return true;
         }
         let above = &path[..path.len() - name.len()];

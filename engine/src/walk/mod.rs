@@ -24,7 +24,9 @@ pub(crate) use git_index::{MAX_INDEX_BYTES, staged};
 pub use git_index::{Repository, Tracks};
 pub use ignore_files::{IGNORE_FILE, IgnoreFile, Ignores, MAX_IGNORE_BYTES};
 pub(crate) use ignored::Databases;
-pub use ignored::{Ignored, SMALL_FILE_BYTES, UnknownIgnored, names_a_limit};
+pub use ignored::{
+    Ignored, SMALL_FILE_BYTES, SMALL_PRECIOUS_BYTES, UnknownIgnored, is_database, names_a_limit,
+};
 pub use judging::OWN_STORE;
 pub(crate) use judging::{Inside, keeps_below};
 pub use listing::mark_in;

@@ -1,12 +1,12 @@
 //! `nono hook`: what a coding agent's configuration calls at each event of its session.
 //!
-//! It prints nothing and exits with 0, whatever happens: an agent must not notice it. The event
-//! goes to the supervisor of the run that the agent is in, or else into the spool of the store,
+//! It exits with 0, whatever happens: an agent must not notice it. It prints nothing but one notice,
+//! for the person, of databases that are not recorded, at the begin of a session. The event goes to the supervisor of the run that the agent is in, or else into the spool of the store,
 //! from which a worker takes it ([`crate::agent`]). The hook waits for the worker until its
 //! deadline. What fails is noted in the log of the store.
 
 use std::ffi::OsString;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -15,18 +15,24 @@ use clap::Args;
 use jiff::Timestamp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::agent::{Client, Event, EventKind, Journal, Recorder, Spool, SpooledEvent, parse};
+use crate::agent::{
+    Client, Event, EventKind, Journal, Recorder, Spool, SpooledEvent, look_at, parse,
+};
 use crate::cli::Outcome;
 use crate::cli::args::{CaptureArgs, StoreArgs, surroundings};
 use crate::cli::checkpoints::{self, SOCKET_VARIABLE};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::retention;
+use crate::cli::unrecorded::unrecorded_of;
 use crate::config::{FlagSettings, Settings};
 use crate::sandbox::is_inside;
+use nono_engine::diff::relative_to_roots;
+use nono_engine::path_text::Shown;
 use nono_engine::session::RecordRequest;
-use nono_engine::snapshot::{SessionOrigin, Step, StepKind};
+use nono_engine::snapshot::{NotCaptured, SessionOrigin, SnapshotManager, Step, StepKind};
 use nono_engine::sys;
+use nono_engine::walk::is_database;
 
 /// Name of the hidden command that handles events.
 pub(in crate::cli) const WORKER: &str = "__hook-worker";
@@ -59,26 +65,35 @@ pub(in crate::cli) fn is_hook(arguments: &[OsString]) -> bool {
     arguments.get(1).is_some_and(|word| word == "hook") && !arguments.iter().any(asks)
 }
 
-/// Runs as a hook: nothing is printed, and nothing fails.
+/// Runs as a hook: nothing fails.
 pub(in crate::cli) fn run(args: &HookArgs, store: &StoreArgs) -> Outcome {
     let root = store.catalog().map(|catalog| catalog.root().to_owned());
     let client = args.client.as_deref();
-    if let Err(error) = hook(args, root.as_deref().ok())
-        && let Ok(root) = &root
-    {
-        Journal::of(root).note(client.unwrap_or("agent"), &error);
+    match (hook(args, root.as_deref().ok()), &root) {
+        (Ok(Some(notice)), _) => {
+            // The field that the clients show to the person, and not to the model.
+            let answer = serde_json::json!({ "systemMessage": notice });
+            let _ = writeln!(std::io::stdout(), "{answer}");
+        }
+        (Ok(None), _) | (Err(_), Err(_)) => {}
+        (Err(error), Ok(root)) => Journal::of(root).note(client.unwrap_or("agent"), &error),
     }
     Ok(0)
 }
 
-fn hook(args: &HookArgs, root: Option<&Path>) -> Result<(), CliError> {
+/// Gives what the client has to show to the person.
+fn hook(args: &HookArgs, root: Option<&Path>) -> Result<Option<String>, CliError> {
     let began = Instant::now();
     let text = match &args.event {
         Some(event) => event.as_encoded_bytes().to_vec(),
         None => read_event(began + Duration::from_millis(args.deadline_ms))?,
     };
     let client = args.client.as_deref().and_then(Client::named);
-    let Some(mut event) = parse(client, &text) else { return Ok(()) };
+    let Some(mut event) = parse(client, &text) else { return Ok(None) };
+    if let EventKind::Before(call) | EventKind::After(call) = &mut event.kind {
+        look_at(&mut call.paths, std::env::home_dir());
+    }
+    let may_tell = matches!(event.kind, EventKind::SessionStart | EventKind::Prompt { .. });
     if event.cwd.is_none() {
         event.cwd = sys::current_dir().ok();
     }
@@ -88,18 +103,18 @@ fn hook(args: &HookArgs, root: Option<&Path>) -> Result<(), CliError> {
             // Left over in the environment of something else.
             Err(error) if !is_inside() => tracing::debug!("no supervisor: {error}"),
             told => {
-                return told.map_err(|error| {
-                    CliError::failed(format!("the supervisor took no step: {error}"))
-                });
+                let failed = |error| format!("the supervisor took no step: {error}");
+                return told.map(|()| None).map_err(|error| CliError::failed(failed(error)));
             }
         }
     }
-    let Some(root) = root else { return Ok(()) };
+    let Some(root) = root else { return Ok(None) };
     let root = sys::plain_absolute(root, &sys::current_dir().unwrap_or_default());
-    Spool::of(&root, &spooled.event)?.leave(&spooled)?;
+    let spool = Spool::of(&root, &spooled.event)?;
+    spool.leave(&spooled)?;
     let done = start_worker(&root, &Spool::key(&spooled.event))?;
     wait(&done, began + Duration::from_millis(args.deadline_ms));
-    Ok(())
+    Ok(may_tell.then(|| spool.take_notice()).flatten())
 }
 
 /// The supervisor of the run that this process is in.
@@ -212,17 +227,31 @@ fn try_work(
     let mut has_ended = false;
     spool.drain(|kept, spooled| {
         let event = &spooled.event;
-        let settle = |step: &mut Step| match event.kind {
-            // The agent has not waited: the state may be one after the call began.
-            EventKind::Before(_) if spooled.is_released() => {
-                step.kind = StepKind::Late;
-                step.overlapped = true;
+        let settle = |step: &mut Step| {
+            match event.kind {
+                // The agent has not waited: the state may be one after the call began.
+                EventKind::Before(_) if spooled.is_released() => {
+                    step.kind = StepKind::Late;
+                    step.overlapped = true;
+                }
+                EventKind::After(_) if spool.has_released_call() => step.overlapped = true,
+                _ => {}
             }
-            EventKind::After(_) if spool.has_released_call() => step.overlapped = true,
-            _ => {}
+            for line in unrecorded_of(step) {
+                journal.note_by_design(&event.client, &line);
+            }
         };
+        let was_known = kept.session.is_some();
         if let Err(error) = recorder.handle(kept, event, &settle) {
             journal.note_unrecorded(&event.client, &error);
+        }
+        if let Some(id) = kept.session.as_ref().filter(|_| !was_known)
+            && let Some(notice) = notice_of(&root.join(id))
+        {
+            journal.note_by_design(&event.client, &notice);
+            if let Err(error) = spool.leave_notice(&notice) {
+                journal.note(&event.client, &error);
+            }
         }
         note_unseen(kept, spooled);
         has_ended |= event.kind == EventKind::SessionEnd;
@@ -234,6 +263,33 @@ fn try_work(
         retention.finish(root, &settings, true, context);
     }
     Ok(())
+}
+
+/// Most databases that the notice names.
+const MAX_NAMED_DATABASES: usize = 5;
+
+/// Says which databases of a project its session does not record.
+fn notice_of(session: &Path) -> Option<String> {
+    let baseline = SnapshotManager::open(session).and_then(|manager| manager.load_manifest(0));
+    let baseline = baseline.ok()?;
+    let roots: Vec<_> = baseline.roots.iter().map(|root| root.path.clone()).collect();
+    let is_database = |left: &&NotCaptured| {
+        let name = left.path.file_name().unwrap_or_default();
+        is_database(name.as_encoded_bytes())
+    };
+    let databases: Vec<_> = baseline.not_captured.iter().filter(is_database).collect();
+    let named = databases.iter().take(MAX_NAMED_DATABASES).map(|left| {
+        let path = relative_to_roots(left.path.as_os_str().as_encoded_bytes(), &roots);
+        format!("{} ({})", Shown::bytes(path), left.reason)
+    });
+    let named = named.collect::<Vec<_>>().join(", ");
+    let more = match databases.len().saturating_sub(MAX_NAMED_DATABASES) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    (!databases.is_empty()).then(|| {
+        format!("nono does not record these databases, so no undo brings them back: {named}{more}")
+    })
 }
 
 fn note_unseen(kept: &mut crate::agent::Kept, spooled: &SpooledEvent) {

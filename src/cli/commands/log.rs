@@ -23,6 +23,7 @@ use crate::cli::render::{
 };
 use crate::cli::repositories::Repositories;
 use crate::cli::shell_word::shell_word;
+use crate::cli::unrecorded::lines_of_step;
 use nono_engine::diff::{self, Change, ChangeSummary, Difference, EntryState};
 use nono_engine::history::{
     Damaged, Now, Origin, PathHistory, Version, forms_of, history_of, now_of,
@@ -386,7 +387,8 @@ fn log_sessions(directory: &Path, args: &LogArgs, catalog: &Catalog, context: &C
     });
     let (shown, hidden): (Vec<usize>, Vec<usize>) = order.into_iter().partition(|index| {
         let summary = &past.summaries[*index];
-        context.is_verbose || summary.has_changes() || summary.lacks_end()
+        let is_told = !summary.unrecorded.is_empty();
+        context.is_verbose || summary.has_changes() || summary.lacks_end() || is_told
     });
     if shown.is_empty() && !args.json {
         let directory = Shown::path(directory);
@@ -446,6 +448,32 @@ fn log_sessions(directory: &Path, args: &LogArgs, catalog: &Catalog, context: &C
     Ok(u8::from(!is_complete))
 }
 
+/// Names what steps of the session changed and no snapshot holds.
+pub(super) fn write_unrecorded(
+    out: &mut dyn Write,
+    summary: &SessionSummary,
+    most: usize,
+) -> Result<(), CliError> {
+    let SessionSummary { session_id, unrecorded, tracked_paths, .. } = summary;
+    let lines: Vec<String> = unrecorded
+        .iter()
+        .flat_map(|step| {
+            let lines = lines_of_step(step, tracked_paths).into_iter();
+            lines.map(|line| format!("{line}, step {}", step.step))
+        })
+        .collect();
+    for line in lines.iter().take(most) {
+        writeln!(out, "  {YELLOW}{line}{YELLOW:#}")?;
+    }
+    if let Some(more @ 1..) = lines.len().checked_sub(most) {
+        writeln!(
+            out,
+            "  {YELLOW}{more} more that are not recorded{YELLOW:#} ({NONO} steps {session_id})"
+        )?;
+    }
+    Ok(())
+}
+
 /// The changes of a session, without paths that one of its states does not know.
 fn differences(session: &SessionDir, past: &Past) -> Result<Vec<Difference>, CliError> {
     let (old, new) = compared(session, None)?;
@@ -494,5 +522,5 @@ fn print_session(
         let more = changed.len() - named;
         writeln!(out, "  {DIM}and {more} more ({NONO} rollback show {session_id}){DIM:#}")?;
     }
-    Ok(())
+    write_unrecorded(out, summary, context.at_most(NAMED_CHANGES))
 }

@@ -22,7 +22,7 @@ use crate::cli::offer::NONO;
 use crate::cli::past::compared;
 use crate::cli::render::{Palette, absolute_time, byte_size, change_line, relative_time};
 use crate::cli::repositories::{Repositories, Told, repository_line};
-use crate::cli::unrecorded::{Unrecorded, told};
+use crate::cli::unrecorded::{Unrecorded, lines_of_step, told};
 use nono_engine::diff::{self, Change, Comparison, Lost};
 use nono_engine::object::ContentHash;
 use nono_engine::path_text::{Shown, serde_paths};
@@ -294,6 +294,10 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
         }
         write_changes(&mut out, changes, repositories, &session.tracked_paths, &palette)?;
         write_left_out(&mut out, &snapshot.not_captured, &session.tracked_paths)?;
+        let unrecorded = session.unrecorded.iter().filter(|it| it.step == *number);
+        for line in unrecorded.flat_map(|it| lines_of_step(it, &session.tracked_paths)) {
+            writeln!(out, "  {line}")?;
+        }
         write_unstable(&mut out, &snapshot.unstable, &session.tracked_paths)?;
     }
     if let Some(NowReport { changes, touched, unrecorded, lost, repositories, .. }) = &report.now {

@@ -7,6 +7,7 @@ use clap::Args;
 use jiff::{Timestamp, Zoned};
 use serde::Serialize;
 
+use super::log::write_unrecorded;
 use crate::agent::Mishap;
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
@@ -49,6 +50,8 @@ struct Report {
     /// What it did in repositories, in a few words.
     #[serde(skip)]
     git: Option<String>,
+    /// Later sessions here of agents that changed only what is not recorded.
+    unrecorded: Vec<SessionSummary>,
     /// The present differences from its last snapshot.
     since: Option<Since>,
     /// Without a session: the recorded project that was moved here, and its newest session.
@@ -139,8 +142,15 @@ pub(in crate::cli) fn run(args: &StatusArgs, store: &StoreArgs, context: &Contex
         let directory = catalog.find(&session.session_id).ok()?;
         Repositories::of_session(&directory).ok()?.brief()
     });
+    let is_later = |other: &&&SessionSummary| {
+        session.is_none_or(|session| {
+            other.session_id != session.session_id && other.started >= session.started
+        })
+    };
+    let is_told = |other: &&&SessionSummary| !other.unrecorded.is_empty();
     let report = Report {
         git,
+        unrecorded: here.iter().filter(is_later).filter(is_told).map(|&it| it.clone()).collect(),
         moved: moved.map(|(session, moved)| {
             let session_id = session.session_id.clone();
             MovedProject { moved, session_id }
@@ -336,6 +346,13 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
                 }
                 write_lost(&mut out, lost, context)?;
             }
+        }
+    }
+    for session in report.session.iter().chain(&report.unrecorded) {
+        if !session.unrecorded.is_empty() {
+            let (id, most) = (&session.session_id, context.at_most(NAMED_LOST));
+            writeln!(out, "not recorded of what session {id} changed:")?;
+            write_unrecorded(&mut *out, session, most)?;
         }
     }
     for Running { here, session } in &report.running {

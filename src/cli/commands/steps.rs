@@ -14,8 +14,9 @@ use crate::cli::offer::NONO;
 use crate::cli::render::{Palette, summary_with_git};
 use crate::cli::repositories::Repositories;
 use crate::cli::restoring::is_meant_here;
+use crate::cli::unrecorded::lines_of_step;
 use nono_engine::path_text::Shown;
-use nono_engine::session::{Catalog, PromptSteps, Purpose, by_prompt, steps_of};
+use nono_engine::session::{Catalog, PromptSteps, Purpose, UnrecordedStep, by_prompt, steps_of};
 use nono_engine::snapshot::{
     AgentSession, RemovedSnapshot, SessionDir, SessionMetadata, StepEntry, StepKind, StepPrompt,
 };
@@ -108,6 +109,10 @@ fn print(
             let number = step.number;
             write!(out, "  {BOLD}#{number:<digits$}{BOLD:#}  {summary}{space}  ")?;
             writeln!(out, "{}{}", changes(step, session), marks(step, metadata.removal(number)))?;
+            let unrecorded = UnrecordedStep::of(step).into_iter();
+            for line in unrecorded.flat_map(|it| lines_of_step(&it, &metadata.tracked_paths)) {
+                writeln!(out, "  {:digits$}   {YELLOW}{line}{YELLOW:#}", "")?;
+            }
         }
     }
     out.flush()?;

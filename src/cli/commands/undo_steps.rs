@@ -5,6 +5,7 @@
 //! is nothing that is left: no undo of a step takes it back.
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use clap::Args;
 
@@ -17,9 +18,10 @@ use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
 use crate::cli::repositories::Repositories;
 use crate::cli::restoring::{ConflictArgs, Restoring, answers, print_changes, way_back};
+use crate::cli::unrecorded::lines_of_step;
 use nono_engine::path_text::Shown;
 use nono_engine::restore::{StepConflict, StepUndoOptions, StepUndoReport};
-use nono_engine::session::{Purpose, steps_of};
+use nono_engine::session::{Purpose, UnrecordedStep, steps_of};
 use nono_engine::snapshot::{SessionDir, StepEntry};
 
 /// Which steps are meant.
@@ -133,6 +135,9 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
             (None, false) => "any step".to_owned(),
         };
         let id = session.id();
+        if let Some(number) = number {
+            name_unrecorded(&session, number, of_prompt, context)?;
+        }
         return Err(CliError::failed(format!("nothing of {what} of session {id} is left to undo"))
             .with_hint(format!("{NONO} steps {id}")));
     };
@@ -144,6 +149,7 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
         if step.overlapped {
             context.warn("another call was at work meanwhile: what it wrote by then goes as well");
         }
+        warn_of_unrecorded(step, &work.roots, context);
     }
     if args.dry_run {
         return print(&plan, &work, args, context);
@@ -247,6 +253,30 @@ fn show_changes(
 fn nothing_changed(work: &Restoring<'_>, context: &Context) -> u8 {
     context.say(format_args!("nothing was changed in {}", named_project(&work.roots)));
     1
+}
+
+/// Names what a step changed and no undo brings back.
+fn warn_of_unrecorded(step: &StepEntry, roots: &[PathBuf], context: &Context) {
+    let unrecorded = UnrecordedStep::of(step).into_iter();
+    for line in unrecorded.flat_map(|it| lines_of_step(&it, roots)) {
+        context.warn(format_args!("step {}: {line}", step.number));
+    }
+}
+
+/// The same for a step or a prompt of which nothing is left to undo.
+fn name_unrecorded(
+    session: &SessionDir,
+    number: u64,
+    of_prompt: bool,
+    context: &Context,
+) -> Result<(), CliError> {
+    let steps = match of_prompt {
+        true => steps_of_prompt(session, number)?,
+        false => vec![step_of(session, number)?],
+    };
+    let roots = session.metadata()?.tracked_paths;
+    steps.iter().for_each(|step| warn_of_unrecorded(step, &roots, context));
+    Ok(())
 }
 
 /// Refuses a number that is neither the baseline's nor that of a step.

@@ -134,7 +134,7 @@ impl SnapshotManager {
             caches,
         };
         let request = SnapshotRequest { label, ..SnapshotRequest::default() };
-        let why = Why::Asked(request);
+        let why = Why::Asked(Box::new(request));
         let published = self.publish(capture, parent, why, &self.roots)?;
         let number = published.manifest.number;
         if let Err(error) = self.record(None) {

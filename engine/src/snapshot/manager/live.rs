@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::take::{Why, described};
-use super::{CacheUse, SnapshotError, SnapshotManager, SnapshotRequest};
+use super::{CacheUse, SnapshotError, SnapshotManager};
 use crate::diff::{self, Difference};
 use crate::manifest::SnapshotManifest;
 use crate::object::{ContentHash, Node};
@@ -35,7 +35,7 @@ impl SnapshotManager {
         let overlay = OverlayStore::new(&self.store);
         let capture = self.capture_current(&overlay, since, &latest, CacheUse::Read)?;
         let (manifest, _) =
-            described(capture, Some(&latest), Why::Asked(SnapshotRequest::default()), &since.roots);
+            described(capture, Some(&latest), Why::Asked(Box::default()), &since.roots);
         let mut files = HashMap::new();
         for changed in diff::differences(&overlay, &since.merkle_root, &manifest.merkle_root)? {
             let Difference { path, new, .. } = changed?;

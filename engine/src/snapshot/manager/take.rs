@@ -8,9 +8,10 @@ use std::path::PathBuf;
 
 use super::listing::Counted;
 use super::{CacheUse, SnapshotError, SnapshotManager, SnapshotRequest, Taken};
-use crate::diff::{self, Comparison};
+use crate::diff::{self, Comparison, LostAs};
 use crate::manifest::{
-    MANIFEST_VERSION, NotCapturedSet, SnapshotKind, SnapshotManifest, Step, TrackedRoot,
+    MANIFEST_VERSION, NotCaptured, NotCapturedSet, SnapshotKind, SnapshotManifest, Step,
+    TrackedRoot,
 };
 use crate::object::ContentHash;
 use crate::progress::Stage;
@@ -28,7 +29,7 @@ use crate::sys::Dir;
 /// The purpose of a snapshot.
 pub(super) enum Why {
     /// Somebody asked for it, maybe under a name, maybe as a step.
-    Asked(SnapshotRequest),
+    Asked(Box<SnapshotRequest>),
     /// A restore to the snapshot of this number is about to change what is there; of a part, these
     /// paths.
     BeforeRestoring(u64, Vec<PathBuf>),
@@ -50,7 +51,9 @@ impl SnapshotManager {
         Ok(taken)
     }
 
-    /// Takes a snapshot, unless nothing changed since `parent`, under the session's lock.
+    /// Takes a snapshot, unless nothing changed since `parent`, under the session's lock. A step
+    /// also counts that names changes outside of what is tracked, or after which a left-out path is
+    /// gone: no comparison of trees shows either.
     pub(super) fn take_if_changed(
         &self,
         parent: LoadedManifest,
@@ -70,13 +73,20 @@ impl SnapshotManager {
         let left_out = NotCapturedSet::of(&self.roots, &capture.not_captured);
         let comparison =
             Comparison::of(&differences, &NotCapturedSet::new(&parent.manifest), &left_out);
-        if comparison.changes.is_empty() {
+        let gone = match &request.step {
+            Some(_) => gone(&parent.manifest.not_captured, &capture.not_captured),
+            None => Vec::new(),
+        };
+        let names_more =
+            !gone.is_empty() || request.step.as_ref().is_some_and(|step| !step.outside.is_empty());
+        if comparison.changes.is_empty() && !names_more {
             // Whatever the cache vouches for is in the store: contents are those of the parent.
             self.save_caches(capture.caches);
             self.store.drop_doubles(&store_lock);
             return Ok(Taken::Unchanged(Box::new(parent.manifest)));
         }
         if let Some(step) = &mut request.step {
+            step.gone = gone;
             settle(step);
         }
         let (manifest, comparison) =
@@ -93,7 +103,8 @@ impl SnapshotManager {
         request: SnapshotRequest,
         compared: Option<Comparison>,
     ) -> Result<(SnapshotManifest, Comparison), SnapshotError> {
-        let published = self.publish(capture, parent, Why::Asked(request), &self.roots)?;
+        let published =
+            self.publish(capture, parent, Why::Asked(Box::new(request)), &self.roots)?;
         let comparison = match (parent, compared) {
             (_, Some(compared)) => Ok(compared),
             (None, None) => Ok(Comparison::default()),
@@ -145,8 +156,7 @@ impl SnapshotManager {
         // Of a project that is known, most is stored already, or differs a little from what is.
         let long_files = if self.is_known() { LongFiles::Packed } else { LongFiles::Plain };
         let capture = self.capture_next(None, None, long_files, &store_lock)?;
-        let (manifest, caches) =
-            described(capture, None, Why::Asked(SnapshotRequest::default()), &self.roots);
+        let (manifest, caches) = described(capture, None, Why::Asked(Box::default()), &self.roots);
         self.session.announce(&manifest)?;
         Ok(PendingBaseline::new(self.clone(), manifest, caches, session_lock, store_lock))
     }
@@ -377,6 +387,13 @@ impl SnapshotManager {
     }
 }
 
+/// The left-out paths of an earlier snapshot that are gone, and that nobody makes again.
+fn gone(then: &[NotCaptured], now: &[NotCaptured]) -> Vec<PathBuf> {
+    let lost = diff::lost(then, now).into_iter();
+    let gone = lost.filter(|lost| lost.what == LostAs::Gone && !lost.is_rebuildable);
+    gone.map(|lost| lost.path).collect()
+}
+
 /// Captures, and hands on the account of what was added.
 pub(super) fn captured(request: CaptureRequest<'_>) -> Result<Capture, SnapshotError> {
     let mut captured = capture(&request)?;
@@ -392,7 +409,7 @@ pub(super) fn described(
     roots: &[TrackedRoot],
 ) -> (SnapshotManifest, NewCaches) {
     let (kind, request, restores, restores_only) = match why {
-        Why::Asked(request) => (SnapshotKind::Ordinary, request, None, Vec::new()),
+        Why::Asked(request) => (SnapshotKind::Ordinary, *request, None, Vec::new()),
         Why::BeforeRestoring(number, only) => {
             (SnapshotKind::Safety, SnapshotRequest::default(), Some(number), only)
         }
