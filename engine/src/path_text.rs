@@ -132,6 +132,30 @@ pub mod serde_path {
     }
 }
 
+/// Serde for a path that may be missing, in the text form of this module.
+pub mod serde_optional_path {
+    use super::*;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    struct Item(#[serde(with = "serde_path")] PathBuf);
+
+    /// Writes the path as text, if there is one.
+    pub fn serialize<S: Serializer>(
+        path: &Option<PathBuf>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        path.clone().map(Item).serialize(serializer)
+    }
+
+    /// Reads a path back, if there is one.
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<PathBuf>, D::Error> {
+        Ok(Option::<Item>::deserialize(deserializer)?.map(|item| item.0))
+    }
+}
+
 /// Serde for a list of paths in the text form of this module.
 pub mod serde_paths {
     use super::*;

@@ -271,7 +271,8 @@ impl SnapshotManager {
         let copied = self.call_telling(py, "restore", progress, |engine| {
             let to = std::path::absolute(&to.0).unwrap_or(to.0);
             let selection = options.selection.clone();
-            let copy = CopyOptions { selection, overwrite, with_privileges };
+            let copy =
+                CopyOptions { selection, overwrite, with_privileges, ..CopyOptions::default() };
             Ok(engine.copy_out(number, &to, &copy)?)
         })?;
         Ok(RestoreReport::of_copy(copied, &options))

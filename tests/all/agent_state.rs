@@ -20,6 +20,8 @@ const CLIENTS: &[(&str, &[&str], &[&str])] = &[
             ".claude/agents/tester.md",
             ".claude/skills/pdf/SKILL.md",
             ".claude/plans/next.md",
+            ".claude/plugins/installed_plugins.json",
+            ".claude/plugins/mine/plugin.json",
             ".claude/projects/-home-ada-shop/memory/MEMORY.md",
         ],
         &[
@@ -29,6 +31,9 @@ const CLIENTS: &[(&str, &[&str], &[&str])] = &[
             ".claude/todos/1.json",
             ".claude/shell-snapshots/1.sh",
             ".claude/projects/-home-ada-shop/transcript.jsonl",
+            ".claude/plugins/cache/market/x/index.js",
+            ".claude/plugins/marketplaces/market/README.md",
+            ".claude/plugins/mine/.env",
             ".claude/skills/pdf/.env",
             ".claude/skills/pdf/node_modules/a/index.js",
         ],
@@ -39,6 +44,7 @@ const CLIENTS: &[(&str, &[&str], &[&str])] = &[
             ".codex/AGENTS.md",
             ".codex/config.toml",
             ".codex/hooks.json",
+            ".codex/plugins/mine/plugin.toml",
             ".codex/prompts/fix.md",
             ".codex/skills/x/SKILL.md",
         ],
@@ -47,6 +53,7 @@ const CLIENTS: &[(&str, &[&str], &[&str])] = &[
             ".codex/history.jsonl",
             ".codex/sessions/1.jsonl",
             ".codex/log/x.log",
+            ".codex/plugins/cache/x",
         ],
     ),
     (
@@ -271,4 +278,109 @@ fn a_symlink_of_a_dotfile_manager_stands_for_its_target() {
 fn a_machine_without_agents_says_so() {
     let fixture = Fixture::new();
     fixture.nono(&["snapshot", "--agent"]).fails(1, "no agent is detected here");
+}
+
+/// Runs the program with another home directory, and the store of the fixture.
+fn at_home(fixture: &Fixture, home: &str, arguments: &[&str]) -> crate::fixture::Finished {
+    let store = fixture.store();
+    let arguments = [&["--root", store.to_str().unwrap()], arguments].concat();
+    finished(fixture.command(&arguments).env("HOME", fixture.path(home)).output().unwrap())
+}
+
+#[test]
+fn a_restore_in_another_home_brings_the_state_there_and_says_so_before() {
+    for (client, (name, state, _)) in CLIENTS.iter().enumerate() {
+        let fixture = with_client(client);
+        let id = snapshot(&fixture, &[name])[0]["session_id"].as_str().unwrap().to_owned();
+        fs::create_dir(fixture.path("other")).unwrap();
+        let restore = |flags: &[&str]| {
+            let arguments = [&["rollback", "restore", &id], flags].concat();
+            at_home(&fixture, "other", &arguments)
+        };
+        let planned = restore(&["--dry-run", "--json"]).success().json();
+        assert_eq!(planned["dry_run"], true);
+        assert!(fs::read_dir(fixture.path("other")).unwrap().next().is_none(), "{name}");
+        let said = restore(&["--dry-run"]).success();
+        assert!(said.stderr.contains("would be restored in"), "{}", said.stderr);
+        let done = restore(&["--json"]).success().json();
+        let created = |report: &Value| -> Vec<PathBuf> {
+            let created = report["created"].as_array().unwrap().iter();
+            created.map(|path| path.as_str().unwrap().into()).collect()
+        };
+        let mut expected: Vec<_> = state.iter().map(|it| fixture.path("other").join(it)).collect();
+        expected.sort();
+        assert_eq!(created(&planned), expected, "{name}");
+        assert_eq!(created(&done), expected, "{name}");
+        for path in *state {
+            let text = fs::read_to_string(fixture.path("other").join(path)).unwrap();
+            assert_eq!(text, format!("contents of {path}\n"));
+        }
+        // The first home is as it was, and a second restore finds all in its place.
+        let again = restore(&["--json"]).success().json();
+        assert_eq!(again["unchanged_count"], state.len(), "{again}");
+        assert!(created(&again).is_empty());
+    }
+}
+
+#[test]
+fn what_stands_in_another_home_is_overwritten_on_demand_alone_and_comes_back() {
+    let fixture = with_client(0);
+    let id = snapshot(&fixture, &["claude-code"])[0]["session_id"].as_str().unwrap().to_owned();
+    let own = fixture.path("other/.claude/CLAUDE.md");
+    fs::create_dir_all(own.parent().unwrap()).unwrap();
+    fs::write(&own, "my own\n").unwrap();
+    let restore = |flags: &[&str]| {
+        let arguments = [&["rollback", "restore", &id], flags].concat();
+        at_home(&fixture, "other", &arguments)
+    };
+    let settings = fixture.path("other/.claude/settings.json");
+    for flags in [&[][..], &["--dry-run"]] {
+        restore(flags).fails(1, "--keep-newer");
+        assert!(!settings.exists());
+    }
+    restore(&["--keep-newer"]).success();
+    assert!(settings.exists());
+    assert_eq!(fs::read_to_string(&own).unwrap(), "my own\n");
+    let done = restore(&["--force", "--json"]).success().json();
+    assert_eq!(fs::read_to_string(&own).unwrap(), "contents of .claude/CLAUDE.md\n");
+    assert_eq!(done["overwritten"][0], own.to_str().unwrap());
+    let before = done["state_before"].as_str().unwrap();
+    at_home(&fixture, "other", &["rollback", "restore", before, "--force"]).success();
+    assert_eq!(fs::read_to_string(&own).unwrap(), "my own\n");
+    at_home(&fixture, "other", &["rollback", "verify", "--all"]).success();
+}
+
+#[test]
+fn an_archive_takes_the_state_to_the_home_of_another_machine() {
+    let fixture = with_client(1);
+    let id = snapshot(&fixture, &["codex"])[0]["session_id"].as_str().unwrap().to_owned();
+    let file = fixture.path("state.archive");
+    let file = file.to_str().unwrap();
+    fixture.nono(&["archive", "create", &id, "-o", file]).success();
+    fs::create_dir(fixture.path("other")).unwrap();
+    // Nothing of the first home is there.
+    fs::rename(home(&fixture), fixture.path("away")).unwrap();
+    let run = |arguments: &[&str]| {
+        finished(fixture.command(arguments).env("HOME", fixture.path("other")).output().unwrap())
+    };
+    run(&["archive", "import", file]).success();
+    run(&["rollback", "restore", &id]).success();
+    for path in CLIENTS[1].1 {
+        let text = fs::read_to_string(fixture.path("other").join(path)).unwrap();
+        assert_eq!(text, format!("contents of {path}\n"));
+    }
+    assert!(!home(&fixture).exists());
+}
+
+#[test]
+fn a_dry_run_says_what_the_restore_does_also_where_directories_are_missing() {
+    let fixture = with_client(0);
+    let id = snapshot(&fixture, &["claude-code"])[0]["session_id"].as_str().unwrap().to_owned();
+    fs::remove_dir_all(home(&fixture).join(".claude")).unwrap();
+    let restore = ["rollback", "restore", &id, "--json"];
+    let planned = fixture.nono(&[&restore[..], &["--dry-run"]].concat());
+    assert!(!home(&fixture).join(".claude").exists(), "a dry run makes nothing");
+    let done = fixture.nono(&restore);
+    assert_eq!(planned.code, done.code, "{}", planned.stderr);
+    assert_eq!(planned.json()["changes"], done.json()["changes"]);
 }

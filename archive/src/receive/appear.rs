@@ -287,6 +287,9 @@ fn other_fact(here: &SessionMetadata, facts: &SessionMetadata) -> Option<&'stati
     if facts.label != here.label || facts.origin != here.origin || facts.agent != here.agent {
         return Some("its name or its maker is another one");
     }
+    if facts.home != here.home {
+        return Some("its home directory is another one");
+    }
     if has_ended && (facts.ended != here.ended || facts.exit_code != here.exit_code) {
         return Some("its end is another one");
     }
@@ -339,6 +342,7 @@ mod tests {
                 SessionMetadata { origin: SessionOrigin::AgentState, ..ended.clone() },
                 "its name or its maker",
             ),
+            (SessionMetadata { home: Some("/h".into()), ..ended.clone() }, "its home"),
             (SessionMetadata { ended: Some(later), ..ended.clone() }, "its end"),
             (SessionMetadata { exit_code: Some(1), ..ended.clone() }, "its end"),
             (SessionMetadata { network_events: vec![1.into()], ..ended.clone() }, "its network"),

@@ -22,13 +22,14 @@ use crate::byte_path;
 use crate::diff::Lookup;
 use crate::diff::{self, EntryState};
 use crate::manifest::TrackedRoot;
-use crate::object::{ContentHash, Node, RootTree};
+use crate::object::{ContentHash, Node, RootEntry, RootTree};
 use crate::path_text::{serde_path, serde_paths, to_path};
 use crate::progress::{Stage, Uncounted};
 use crate::snapshot::{SnapshotManager, SnapshotManifest, store_paths};
 use crate::store::{ObjectFile, Transfer, read_root_tree, read_tree};
 use crate::sys::{self, Dir, FileKind};
 
+const OUTSIDE: &str = "it was recorded outside of the directory that this copy stands for";
 const EXISTS: &str = "something is there already";
 const TRACKED: &str = "the session records this path, and a copy keeps nothing that it overwrites";
 
@@ -41,6 +42,9 @@ pub struct CopyOptions {
     pub overwrite: bool,
     /// Whether files of a session that an archive brought get setuid, setgid and capabilities.
     pub with_privileges: bool,
+    /// The recorded directory that the copy stands for: paths below it get their place below the
+    /// copy, and others are left out and named.
+    pub base: Option<PathBuf>,
 }
 
 /// The paths that were copied out of a snapshot.
@@ -105,6 +109,21 @@ fn tracked_around<'a>(path: &Path, roots: &'a [TrackedRoot]) -> Option<&'a Path>
     roots.iter().map(|root| root.path.as_path()).find(|root| path.starts_with(root))
 }
 
+/// The name that a tracked path has in a copy; `None` where it is not below the base.
+pub(super) fn name_in_copy(
+    entry: &RootEntry,
+    is_single: bool,
+    base: Option<&Path>,
+) -> Option<Vec<u8>> {
+    let path = &*entry.path;
+    Some(match (&entry.node, is_single, base) {
+        (_, _, Some(base)) => byte_path::relative_to(path, base.as_os_str().as_bytes())?.to_vec(),
+        (Node::Directory { .. }, true, None) => Vec::new(),
+        (_, true, None) => byte_path::split(path).1.to_vec(),
+        _ => path[1..].to_vec(),
+    })
+}
+
 struct CopyOut<'a> {
     manager: &'a SnapshotManager,
     top: Rc<Dir>,
@@ -143,7 +162,7 @@ impl SnapshotManager {
         to: &Path,
         options: &CopyOptions,
     ) -> Result<CopyReport, RestoreError> {
-        let CopyOptions { selection, overwrite, with_privileges } = options;
+        let CopyOptions { selection, overwrite, with_privileges, base } = options;
         let overwrite = *overwrite;
         let real = sys::real_or_future_path(to);
         let stores = store_paths(self.session().path());
@@ -191,7 +210,7 @@ impl SnapshotManager {
             buffer: Vec::new(),
             temporary: format!(".nono-copy-{}", hex::encode(&sys::random_bytes()?[..8])).into(),
         };
-        match self.copy_entries(manifest, root, &selected, &mut copy) {
+        match self.copy_entries(manifest, root, &selected, base.as_deref(), &mut copy) {
             Ok(()) => copy.finish(),
             Err(RestoreError::Cancelled) => {
                 let (to, written) = (to.to_owned(), copy.report.written_count);
@@ -207,17 +226,17 @@ impl SnapshotManager {
         manifest: &SnapshotManifest,
         root: RootTree,
         selected: &Selected<'_>,
+        base: Option<&Path>,
         copy: &mut CopyOut<'_>,
     ) -> Result<(), RestoreError> {
         let single = root.entries.len() == 1;
         let mut pending: Vec<(Vec<u8>, Vec<u8>, EntryState)> = Vec::new();
         for entry in root.entries {
-            let name = match (&entry.node, single) {
-                (Node::Directory { .. }, true) => Vec::new(),
-                (_, true) => {
-                    to_path(&entry.path).file_name().unwrap_or_default().as_bytes().to_vec()
+            let Some(name) = name_in_copy(&entry, single, base) else {
+                if selected.contains(&entry.path) {
+                    copy.skip(&entry.path[1..], OUTSIDE);
                 }
-                _ => entry.path[1..].to_vec(),
+                continue;
             };
             let state = EntryState { attributes: entry.attributes, node: entry.node };
             pending.push((entry.path.into_vec(), name, state));

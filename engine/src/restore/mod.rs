@@ -16,6 +16,7 @@ mod clear_up;
 mod commit;
 mod conflicts;
 mod copy_out;
+mod copy_plan;
 mod discard;
 mod error;
 mod extent;
@@ -67,6 +68,7 @@ use crate::store::{OverlayStore, read_root_tree};
 use conflicts::AllConflicts;
 pub use conflicts::{Conflict, OnConflict, OverwrittenEdit, RepositoryConflict, UserEdit};
 pub use copy_out::{CopyOptions, CopyReport, Owner, OwnersLeft};
+pub use copy_plan::{InPlace, PlannedCopy};
 pub use discard::DiscardReport;
 pub use error::RestoreError;
 #[cfg(feature = "fuzzing")]

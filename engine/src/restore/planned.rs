@@ -175,8 +175,13 @@ impl SnapshotManager {
         }
         let mut places = Places::new(&target.roots);
         if let Some(path) = plan.first_path() {
-            // Making directories above a tracked path is not for a restore to decide.
-            places.find(path).map_err(|error| RestoreError::from_place(error, path))?;
+            // Making directories above a tracked path is not for a restore to decide. Those above
+            // the state of an agent are made before, but for a plan.
+            let may_miss = metadata.origin == SessionOrigin::AgentState;
+            match places.find(path) {
+                Err(error) if error.is_gone() && may_miss => {}
+                found => drop(found.map_err(|error| RestoreError::from_place(error, path))?),
+            }
         }
         let mut blocked = plan.blocked(&mut places)?;
         if options.skip_blocked && !blocked.is_empty() {

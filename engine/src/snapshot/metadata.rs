@@ -11,7 +11,7 @@ use crate::manifest::{
     MANIFEST_VERSION, RemovedSnapshot, SnapshotKind, SnapshotLabel, SnapshotManifest,
 };
 use crate::object::ContentHash;
-use crate::path_text::serde_paths;
+use crate::path_text::{serde_optional_path, serde_paths};
 use crate::snapshot::container_session::ContainerSession;
 use crate::snapshot::restore_log::RestoreRecord;
 use crate::snapshot::steps::{AgentSession, StepEntry};
@@ -76,6 +76,10 @@ pub struct SessionMetadata {
     /// is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
+    /// Of the state of an agent, the home directory of the user who recorded it, without symlinks:
+    /// in another home, its paths are restored there. A fact of the session, as its command is.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "serde_optional_path")]
+    pub home: Option<PathBuf>,
     /// The captured paths.
     #[serde(with = "serde_paths")]
     pub tracked_paths: Vec<PathBuf>,
@@ -160,6 +164,7 @@ impl SessionMetadata {
             command,
             beside: Vec::new(),
             label: None,
+            home: None,
             tracked_paths,
             snapshot_count: 0,
             exit_code: None,

@@ -14,7 +14,7 @@ use crate::cli::error::CliError;
 use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
-use crate::cli::restoring::{ConflictArgs, PartArgs, Restoring, name_unstable};
+use crate::cli::restoring::{AnotherHome, ConflictArgs, PartArgs, Restoring, name_unstable};
 use nono_engine::path_text::Shown;
 use nono_engine::restore::{
     CopyOptions, CopyReport, KeepBefore, OnConflict, OwnersLeft, RestoreError,
@@ -175,6 +175,7 @@ fn restore(args: &RestoreArgs, part: &Part, catalog: &Catalog, context: &Context
             selection: work.options.selection.clone(),
             overwrite: args.conflicts.force,
             with_privileges: args.with_privileges,
+            base: None,
         };
         let copied = manager.copy_out(*number, &to, &options);
         bar.finish();
@@ -191,6 +192,9 @@ fn restore(args: &RestoreArgs, part: &Part, catalog: &Catalog, context: &Context
     work.is_for_program = args.json;
     if args.no_safety_snapshot {
         work.options.keep_before = KeepBefore::Nothing;
+    }
+    if let Some(homes) = AnotherHome::of(session)? {
+        return homes.restore(&work, args.dry_run, args.threads.compression(), context);
     }
     if args.dry_run { work.dry_run(context) } else { work.run(true, context) }
 }

@@ -1,6 +1,7 @@
 //! The shared part of `restore`, `undo`, `redo` and the review: the arguments, the questions, the
 //! work and the report of it.
 
+mod another_home;
 mod at_work;
 mod paths;
 mod preview;
@@ -27,6 +28,7 @@ use nono_engine::session::{Catalog, SessionSummary, changed_since};
 use nono_engine::snapshot::{SessionDir, SessionOrigin, SnapshotError, SnapshotManager};
 use nono_engine::sys;
 
+pub(in crate::cli) use another_home::{AnotherHome, note_home};
 pub(in crate::cli) use at_work::command;
 pub(in crate::cli) use paths::{PartArgs, resolve};
 pub(in crate::cli) use preview::{inverted, write_preview};

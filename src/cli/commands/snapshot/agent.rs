@@ -12,11 +12,12 @@ use super::{SnapshotArgs, SnapshotReport, report_missing, report_unstable};
 use crate::agent::install::Place;
 use crate::cli::Outcome;
 use crate::cli::agent_grants::client_of;
-use crate::cli::args::surroundings;
+use crate::cli::args::{real_home, surroundings};
 use crate::cli::context::{BOLD, Context};
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
+use crate::cli::restoring::note_home;
 use crate::config::{AgentState, ProfileLibrary, Settings, Surroundings, expand_patterns};
 use nono_engine::diff::Comparison;
 use nono_engine::path_text::{Shown, serde_paths};
@@ -76,6 +77,7 @@ pub(super) fn run(
         let started = Recording::start(&request, bar.clone());
         bar.finish();
         let recording = started?;
+        note_home(&recording, real_home().as_deref())?;
         let (session, manifest) = (recording.manager().session(), recording.baseline());
         let excluded = manifest
             .not_captured
