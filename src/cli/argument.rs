@@ -82,7 +82,7 @@ impl Argument {
 pub(super) fn is_there(path: &Path) -> bool {
     let Ok(current_dir) = sys::current_or_former_dir() else { return false };
     let path = sys::plain_absolute(path, &current_dir);
-    !matches!(sys::kind_of(&path), Ok(None))
+    matches!(sys::kind_of(&path), Ok(Some(_)))
 }
 
 /// What is recorded of a path.

@@ -259,8 +259,10 @@ impl Model {
         let session = report["session_id"].as_str().unwrap().to_owned();
         let taken_back = self.taken_back_of(&session);
         // Undos before the one that is taken back still stand.
-        self.taken_back.retain(|(of, _)| *of != session);
-        self.taken_back.extend(earlier.into_iter().map(|path| (session.clone(), path)));
+        if !is_refused(&report) {
+            self.taken_back.retain(|(of, _)| *of != session);
+            self.taken_back.extend(earlier.into_iter().map(|path| (session.clone(), path)));
+        }
         // The session holds what its command left, so to find that is no later change.
         let known = &self.runs[&session].after;
         self.check(&from, &to, &before, &after, [&|_| true, &|_| false], known, &report);
@@ -317,9 +319,7 @@ impl Model {
                 Path::new(path).strip_prefix(&project).unwrap().to_owned()
             })
             .collect();
-        let is_refused = report["on_conflict"] == "refuse"
-            && !report["conflicts"].as_array().unwrap().is_empty();
-        if is_refused {
+        if is_refused(report) {
             assert_eq!(after, before, "a refusal changes nothing: {report}");
             return;
         }
@@ -354,6 +354,11 @@ impl Model {
             }
         }
     }
+}
+
+/// Whether a report says that later changes kept everything as it was.
+fn is_refused(report: &Value) -> bool {
+    report["on_conflict"] == "refuse" && !report["conflicts"].as_array().unwrap().is_empty()
 }
 
 fn play(seed: u64) {
