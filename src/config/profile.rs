@@ -188,7 +188,7 @@ impl RollbackRules {
 /// Patterns as the engine takes them, without those that begin with a variable that is not set.
 ///
 /// # Errors
-/// As [`expand_pattern`].
+/// When a pattern begins with another user's home (`~ada/…`).
 pub fn expand_patterns(
     texts: &[String],
     surroundings: &Surroundings<'_>,
