@@ -164,6 +164,7 @@ impl RestoreReport {
             directory_times: 0,
             conflicts: Vec::new(),
             spared: Vec::new(),
+            merged: Vec::new(),
             overwritten: Vec::new(),
             on_conflict: options.on_conflict,
             blocked: Vec::new(),

@@ -78,6 +78,33 @@ impl Context {
         self.pager.take().map_or(Ok(()), Pager::close)
     }
 
+    /// Shows a text by a pager of its own, which is closed when this returns: a question goes on
+    /// after it.
+    ///
+    /// # Errors
+    /// Those of the text, and a pager that could not be run.
+    pub(super) fn show(
+        &self,
+        write: impl FnOnce(&mut dyn Write) -> Result<(), CliError>,
+    ) -> Result<(), CliError> {
+        let pager = if self.may_page { Pager::start() } else { None };
+        let Some(pager) = pager else {
+            let mut out = self.out_bytes();
+            write(&mut out)?;
+            return Ok(out.flush()?);
+        };
+        let written = pager.input().map_err(CliError::from).and_then(|mut input| {
+            write(&mut input)?;
+            Ok(input.flush()?)
+        });
+        pager.close()?;
+        match written {
+            // A user who closes it early has seen enough.
+            Err(error) if error.exit_code() == 0 => Ok(()),
+            written => written,
+        }
+    }
+
     /// Columns of the terminal that stdout is; `None` when it is none.
     pub(super) fn width(&self) -> Option<u16> {
         self.width

@@ -104,6 +104,7 @@ mod touched;
 mod trouble;
 mod undo;
 mod undo_in_part;
+mod undo_merged;
 mod undo_races;
 mod undo_scope;
 mod undo_steps;

@@ -19,6 +19,8 @@ use crate::random::Random;
 const STEPS: usize = 14;
 /// Projects of an ordinary run of the tests.
 const PROJECTS: u64 = 6;
+/// Lines of each file: an edit of one of them leaves the others.
+const LINES: usize = 12;
 const NAMES: [&str; 9] = ["a", "b", "c", "d", "d/x", "d/y", "d/e/z", "f", "f/x"];
 
 /// A file, symlink or directory as a person sees it.
@@ -57,6 +59,7 @@ fn look(project: &Path) -> State {
 #[derive(Debug)]
 enum Change {
     Write(&'static str, u8),
+    Line(&'static str, usize, u8),
     Mode(&'static str, u32),
     Symlink(&'static str),
     Remove(&'static str),
@@ -75,6 +78,11 @@ impl Change {
             8 => Self::Rename(name, other),
             _ => Self::Link(name, other),
         }
+    }
+
+    fn line(random: &mut Random) -> Self {
+        let name = random.of(&["a", "b", "d/x"]);
+        Self::Line(name, 1 + random.below(LINES), random.below(3) as u8)
     }
 
     /// The same by a command.
@@ -96,12 +104,19 @@ impl Change {
             Self::Write(name, content) => {
                 // In place where it is a file: all of its names get the contents.
                 let free = free(name);
-                let text = format!("text {content}");
+                let text = text(&content.to_string());
                 format!(
                     "if [ -f {name} ] && [ ! -L {name} ]; then :; else {free} fi
-                    echo {text} > {name}"
+                    printf '%s' '{text}' > {name}"
                 )
             }
+            // In place as well.
+            Self::Line(name, line, content) => format!(
+                "if [ -f {name} ] && [ ! -L {name} ]; then
+                    text=$(sed '{line}s/.*/line {line} is {content}/' {name})
+                    printf '%s\\n' \"$text\" > {name}
+                fi"
+            ),
             Self::Mode(name, mode) => {
                 format!("if [ -f {name} ] && [ ! -L {name} ]; then chmod {mode:o} {name}; fi")
             }
@@ -119,6 +134,55 @@ impl Change {
             }
         }
     }
+}
+
+/// The contents of a file: its first line is its own.
+fn text(first: &str) -> String {
+    let others = (2..=LINES).map(|line| format!("line {line}\n"));
+    std::iter::once(format!("{first}\n")).chain(others).collect()
+}
+
+/// What a file is without the change from `new` back to `old`, if later changes touch nothing of
+/// it. All three have the same number of lines, and no line has another one's text.
+fn merged(old: &Entry, new: &Entry, now: &Entry) -> Option<Entry> {
+    let file = |entry: &Entry| match entry {
+        Entry::File { content, mode, links: 1 } => {
+            Some((String::from_utf8(content.clone()).unwrap(), *mode))
+        }
+        _ => None,
+    };
+    let [old, new, now] = [file(old)?, file(new)?, file(now)?];
+    let mode = if old.1 == new.1 {
+        now.1
+    } else if now.1 == new.1 || now.1 == old.1 {
+        old.1
+    } else {
+        return None;
+    };
+    let [was, made, is] = [&old.0, &new.0, &now.0].map(|text| text.lines().collect::<Vec<_>>());
+    let content = if was == made || is == was {
+        now.0.clone()
+    } else {
+        assert!(was.len() == made.len() && made.len() == is.len(), "{was:?} {made:?} {is:?}");
+        let is_changed = |line: &usize| was[*line] != made[*line] || is[*line] != made[*line];
+        let (mut lines, mut from) = (Vec::new(), 0);
+        while from < made.len() {
+            // Changed lines without an unchanged one between them are one change.
+            let to = (from..made.len()).find(|line| !is_changed(line)).unwrap_or(made.len());
+            let [was, part, is] = [&was, &made, &is].map(|lines| &lines[from..to]);
+            if is == part {
+                lines.extend_from_slice(was);
+            } else if was == part || is == was {
+                lines.extend_from_slice(is);
+            } else {
+                return None;
+            }
+            lines.extend(made.get(to));
+            from = to + 1;
+        }
+        lines.iter().map(|line| format!("{line}\n")).collect()
+    };
+    Some(Entry::File { content: content.into_bytes(), mode, links: 1 })
 }
 
 fn script(changes: &[Change]) -> String {
@@ -143,6 +207,8 @@ struct Model {
     restores: BTreeMap<(String, u64), Replaced>,
     /// Paths that an undo in part took back, by session: what is there now is not of the session.
     taken_back: BTreeSet<(String, PathBuf)>,
+    /// Files that undos merged.
+    merged_count: usize,
     /// The steps so far, for the message of a failure.
     story: Vec<String>,
 }
@@ -151,7 +217,7 @@ impl Model {
     fn new(seed: u64) -> Self {
         let fixture = Fixture::new();
         for name in ["a", "b", "d/x", "d/e/z"] {
-            fixture.write(name, format!("{name}\n"));
+            fixture.write(name, text(name));
         }
         symlink("a", fixture.project().join("c")).unwrap();
         Self {
@@ -160,6 +226,7 @@ impl Model {
             runs: BTreeMap::new(),
             restores: BTreeMap::new(),
             taken_back: BTreeSet::new(),
+            merged_count: 0,
             story: Vec::new(),
         }
     }
@@ -170,7 +237,9 @@ impl Model {
 
     fn changes(&mut self) -> Vec<Change> {
         let count = 1 + self.random.below(4);
-        (0..count).map(|_| Change::any(&mut self.random)).collect()
+        // Often lines alone: where anything else is in conflict, nothing is merged.
+        let change = if self.random.below(2) == 0 { Change::any } else { Change::line };
+        (0..count).map(|_| change(&mut self.random)).collect()
     }
 
     fn step(&mut self) {
@@ -228,9 +297,13 @@ impl Model {
             path.is_some_and(|path| of != Path::new(path) && Path::new(path).starts_with(of))
         };
         let (from, to) = (&run.after, &run.before);
-        self.check(from, to, &before, &after, [&is_meant, &is_above], from, &report);
+        self.check(from, to, &before, &after, [&is_meant, &is_above], from, &report, true);
+        let merged = self.named(&report, &["merged"]);
+        self.merged_count += merged.len();
         if path.is_some() {
-            let is_back = |path: &&PathBuf| after.get(*path) == run.before.get(*path);
+            let is_back = |path: &&PathBuf| {
+                after.get(*path) == run.before.get(*path) || merged.contains(path)
+            };
             let paths = run.before.keys().chain(run.after.keys());
             let paths = paths.filter(|path| is_meant(path)).filter(is_back);
             self.taken_back.extend(paths.map(|path| (id.clone(), path.clone())));
@@ -265,7 +338,7 @@ impl Model {
         }
         // The session holds what its command left, so to find that is no later change.
         let known = &self.runs[&session].after;
-        self.check(&from, &to, &before, &after, [&|_| true, &|_| false], known, &report);
+        self.check(&from, &to, &before, &after, [&|_| true, &|_| false], known, &report, false);
         self.keep(Replaced { before, after, taken_back }, &report);
     }
 
@@ -296,9 +369,20 @@ impl Model {
         }
     }
 
+    /// The paths in lists of a report.
+    fn named(&self, report: &Value, lists: &[&str]) -> Vec<PathBuf> {
+        let project = self.fixture.project();
+        let entries = lists.iter().flat_map(|list| report[list].as_array().cloned());
+        let name = |entry: Value| {
+            let path = entry["path"].as_str().or(entry.as_str()).unwrap();
+            Path::new(path).strip_prefix(&project).unwrap().to_owned()
+        };
+        entries.flatten().map(name).collect()
+    }
+
     /// Asserts that the changes from one state to another are taken back where nothing came later.
     /// The rest stays, and later changes in the same place are named: what is none of the states,
-    /// and not `known`.
+    /// and not `known`. `merges`: such a file is merged where that is possible, and only there.
     #[allow(clippy::too_many_arguments, reason = "the states of one comparison")]
     fn check(
         &self,
@@ -309,18 +393,21 @@ impl Model {
         [is_meant, is_above]: [&dyn Fn(&Path) -> bool; 2],
         known: &State,
         report: &Value,
+        merges: bool,
     ) {
-        let project = self.fixture.project();
-        let named: Vec<PathBuf> = ["conflicts", "skipped", "spared", "lost"]
-            .into_iter()
-            .flat_map(|list| report[list].as_array().cloned().unwrap_or_default())
-            .map(|entry| {
-                let path = entry["path"].as_str().or(entry.as_str()).unwrap();
-                Path::new(path).strip_prefix(&project).unwrap().to_owned()
-            })
-            .collect();
+        let named = self.named(report, &["conflicts", "skipped", "spared", "lost"]);
+        let merged_files = self.named(report, &["merged"]);
+        let merged_at = |path: &Path| {
+            let states = (to.get(path)?, from.get(path)?, before.get(path)?);
+            merged(states.0, states.1, states.2).filter(|_| merges)
+        };
         if is_refused(report) {
             assert_eq!(after, before, "a refusal changes nothing: {report}");
+            assert!(merged_files.is_empty(), "a refusal merges nothing: {report}");
+            for path in self.named(report, &["conflicts"]) {
+                let merged = merged_at(&path);
+                assert_eq!(merged, None, "{} can be merged: {report}", path.display());
+            }
             return;
         }
         let paths: BTreeSet<_> =
@@ -338,18 +425,30 @@ impl Model {
             };
             let is_named =
                 named.iter().any(|named| path.starts_with(named) || named.starts_with(path));
-            let expected = if !is_meant(path) || same(was, target) { now } else { target };
+            let is_known = same(now, was) || same(now, target) || same(now, known.get(path));
+            let is_later = !same(was, target) && is_meant(path) && !is_known;
+            let merged = merged_at(path).filter(|_| is_later);
+            if merges {
+                let is_merged = merged.is_some() && !same(merged.as_ref(), now);
+                let is_told = merged_files.contains(path);
+                assert_eq!(is_told, is_merged, "{}: {report}", path.display());
+            }
+            let expected = match &merged {
+                Some(merged) => Some(merged),
+                None if !is_meant(path) || same(was, target) => now,
+                None => target,
+            };
             let is_right = same(is, expected);
             // Where something else came later, what is there stays.
-            let stays = is_named && same(is, now);
+            let stays = is_named && merged.is_none() && same(is, now);
             let is_way = is_above(path) && same(is, target);
             assert!(
                 is_right || stays || is_way,
                 "{}: was {was:?}, target {target:?}, now {now:?}, is {is:?}: {report}",
                 path.display()
             );
-            let is_later = !same(now, was) && !same(now, target) && !same(now, known.get(path));
-            if !same(was, target) && is_meant(path) && is_later {
+            if is_later {
+                let is_named = is_named || merged_files.contains(path);
                 assert!(is_named, "{} goes unnamed: {report}", path.display());
             }
         }
@@ -361,7 +460,8 @@ fn is_refused(report: &Value) -> bool {
     report["on_conflict"] == "refuse" && !report["conflicts"].as_array().unwrap().is_empty()
 }
 
-fn play(seed: u64) {
+/// Returns how many files were merged.
+fn play(seed: u64) -> usize {
     let mut model = Model::new(seed);
     for _ in 0..STEPS {
         let step = std::panic::AssertUnwindSafe(|| model.step());
@@ -371,6 +471,7 @@ fn play(seed: u64) {
         }
     }
     model.fixture.nono(&["verify", "--all"]).success();
+    model.merged_count
 }
 
 #[test]
@@ -378,8 +479,9 @@ fn no_undo_redo_or_restore_changes_a_path_in_silence() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let first = number("NONO_MODEL_SEED").unwrap_or(1);
     let begun = Instant::now();
-    match number("NONO_MODEL_SECONDS").map(Duration::from_secs) {
-        Some(limit) => (first..).take_while(|_| begun.elapsed() < limit).for_each(play),
-        None => (first..first + PROJECTS).for_each(play),
-    }
+    let merged: usize = match number("NONO_MODEL_SECONDS").map(Duration::from_secs) {
+        Some(limit) => (first..).take_while(|_| begun.elapsed() < limit).map(play).sum(),
+        None => (first..first + PROJECTS).map(play).sum(),
+    };
+    assert!(merged > 0, "no undo met a later change that it could merge");
 }

@@ -157,7 +157,7 @@ fn a_run_that_began_during_a_question_is_in_the_way_of_the_restore() {
         &fixture.path("home"),
         &format!("{program} rollback restore {id}; echo ended with $?; exec cat"),
     );
-    terminal.wait_for("[o/k/N]");
+    terminal.wait_for("[d/k/o/N]");
     let run = at_work(&fixture);
     terminal.keys(&["o", "Enter"]);
     terminal.wait_for("ended with 1");

@@ -45,6 +45,7 @@ impl SnapshotManager {
                 is_partial: record.is_partial,
                 undoes_steps: record.undoes_steps,
                 left_some: record.left_some,
+                has_merged: record.has_merged,
                 lost: lost.to_vec(),
                 skipped: Vec::new(),
             },

@@ -20,6 +20,7 @@ impl RestoreOptions {
             || self.keep_commits
             || planned.leaves_undone
             || !planned.spared.is_empty()
+            || !planned.merged.is_empty()
             || (self.on_conflict == OnConflict::KeepNewer && !planned.conflicts.is_empty())
     }
 }

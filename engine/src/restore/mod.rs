@@ -24,6 +24,8 @@ mod journal;
 mod make;
 mod makers;
 mod mark;
+mod merge;
+mod merged;
 mod narrow;
 mod others;
 mod outcome;
@@ -109,6 +111,10 @@ pub struct RestoreReport {
     /// session that is undone: they stay.
     #[serde(default, with = "serde_paths")]
     pub spared: Vec<PathBuf>,
+    /// Files of an undo with later changes that stay: they were merged by lines, or only attributes
+    /// of them change.
+    #[serde(default, with = "serde_paths")]
+    pub merged: Vec<PathBuf>,
     /// Edits by the user between an agent's calls that the agent overwrote, sorted by path. An undo
     /// does not bring them back.
     #[serde(default)]
@@ -191,6 +197,10 @@ pub struct RestoreOptions {
     /// what the agent did: the user's own edits between the calls stay. Of an open session of
     /// snapshots or of an agent, what is newer than the last of them is a later change.
     pub is_undo: bool,
+    /// Whether an undo merges files with later changes also where `on_conflict` says what becomes of
+    /// later changes: it is then about those that cannot be merged. Otherwise it is about whole
+    /// files.
+    pub always_merges: bool,
     /// Whether paths that cannot be changed stay, instead of everything.
     pub skip_blocked: bool,
     /// Whether files of a session that an archive brought get setuid, setgid and capabilities.
@@ -262,7 +272,7 @@ impl SnapshotManager {
         let (target, latest) = (&states.target.manifest, &states.latest);
         let current = self.capture_current(&overlay, target, latest, CacheUse::Read)?;
         let (root, left_out) = (&current.merkle_root, &current.not_captured);
-        let Planned { plan, conflicts, spared, overwritten, repositories, blocked, .. } =
+        let Planned { plan, conflicts, spared, merged, overwritten, repositories, blocked, .. } =
             self.planned(&overlay, &states, root, left_out, options, &HashSet::new())?;
         let directory_times = plan.directory_times();
         // The actions go at once: they take more than all the rest.
@@ -271,6 +281,7 @@ impl SnapshotManager {
         let Comparison { changes, touched } = changes.comparison();
         Ok(RestoreReport {
             unstable: unstable_among(&changes, target),
+            merged: among(&merged, &changes),
             changes,
             touched,
             directory_times,
@@ -329,6 +340,7 @@ impl SnapshotManager {
             is_partial: !options.is_whole(),
             undoes_steps: false,
             left_some: false,
+            has_merged: !planned.merged.is_empty(),
         };
         let mut report = RestoreReport { is_store_full, ..self.report(number, options, false) };
         report.rebuildable = std::mem::take(&mut planned.plan.rebuildable);
@@ -364,6 +376,7 @@ impl SnapshotManager {
         left.retain_made(&mut done);
         (report.changes, report.touched) = (done.changes, done.touched);
         report.unstable = unstable_among(&report.changes, target);
+        report.merged = among(&planned.merged, &report.changes);
         report.skipped = left.skipped;
         plan::sort(&mut report.skipped);
         Ok(report)
@@ -398,6 +411,7 @@ impl SnapshotManager {
             directory_times: 0,
             conflicts: Vec::new(),
             spared: Vec::new(),
+            merged: Vec::new(),
             overwritten: Vec::new(),
             repositories: Vec::new(),
             on_conflict: options.on_conflict,
@@ -465,11 +479,16 @@ impl SnapshotManager {
 
 /// The files of a restore that kept changing while the snapshot read them.
 fn unstable_among(changes: &[Change], target: &SnapshotManifest) -> Vec<PathBuf> {
-    // There may be millions of changes, and hardly any unstable file.
-    let unstable: HashSet<&Path> = target.unstable.iter().map(PathBuf::as_path).collect();
+    among(&target.unstable, changes)
+}
+
+/// Those of some paths that change.
+fn among(paths: &[PathBuf], changes: &[Change]) -> Vec<PathBuf> {
+    // There may be millions of changes, and hardly any of these paths.
+    let paths_meant: HashSet<&Path> = paths.iter().map(PathBuf::as_path).collect();
     let changed = changes.iter().map(|change| change.path.as_path());
-    let changed: HashSet<&Path> = changed.filter(|path| unstable.contains(path)).collect();
-    target.unstable.iter().filter(|path| changed.contains(path.as_path())).cloned().collect()
+    let changed: HashSet<&Path> = changed.filter(|path| paths_meant.contains(path)).collect();
+    paths.iter().filter(|path| changed.contains(path.as_path())).cloned().collect()
 }
 
 /// The manifests that a restore needs.

@@ -3,6 +3,8 @@
 //! Each path is kept as the length that it shares with the one before, and the rest: for the paths
 //! in one directory, their names. A million of them take a tenth of the memory of single paths.
 
+use std::collections::HashMap;
+
 /// Paths, each with a value, in the order in which they came.
 #[derive(Debug, Clone)]
 pub(super) struct PackedPaths<T> {
@@ -59,11 +61,11 @@ impl<T> PackedPaths<T> {
 }
 
 impl<T: Copy> PackedPaths<T> {
-    /// Gives a path another value.
-    pub(super) fn replace(&mut self, path: &[u8], value: T) {
+    /// Gives paths another value.
+    pub(super) fn replace(&mut self, values: &HashMap<&[u8], T>) {
         let mut replaced = Self::default();
-        for (found, old) in self.iter() {
-            replaced.push(&found, if found == path { value } else { *old });
+        for (path, old) in self.iter() {
+            replaced.push(&path, values.get(&*path).copied().unwrap_or(*old));
         }
         *self = replaced;
     }

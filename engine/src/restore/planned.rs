@@ -9,6 +9,8 @@ use jiff::Timestamp;
 use super::check_selection::{Present, check_selection};
 use super::conflicts::{self, AllConflicts, OverwrittenEdit, RepositoryConflict};
 use super::makers::{self, Link, Makers, Window};
+use super::merge::Merger;
+use super::merged::{self, Settled};
 use super::others::Contested;
 use super::places::Places;
 use super::plan::{self, RestorePlan, Skipped};
@@ -31,6 +33,8 @@ pub(super) struct Planned {
     pub(super) conflicts: AllConflicts,
     /// The paths that others changed.
     pub(super) spared: Vec<PathBuf>,
+    /// Files with later changes that stay in them.
+    pub(super) merged: Vec<PathBuf>,
     /// Edits by the user that the agent overwrote.
     pub(super) overwritten: Vec<OverwrittenEdit>,
     pub(super) repositories: Vec<RepositoryChange>,
@@ -157,6 +161,27 @@ impl SnapshotManager {
                 &left,
             );
         }
+        let merger = Merger::new(source, &target.roots);
+        let mut merged = Vec::new();
+        if let (true, Some(last)) = (options.merges(), last) {
+            let roots = [&target.merkle_root, &last.merkle_root, current_root];
+            let Settled { merged: files, stays } =
+                plan.merge_later_changes(&merger, source, roots, &repositories, &mut conflicts)?;
+            merged = files;
+            left.extend(stays.iter().map(|path| bytes_of(path)));
+            spared.extend(stays);
+            spared.sort();
+        }
+        if !options.is_undo {
+            merged::take_merged_before(
+                &mut conflicts,
+                &merger,
+                source,
+                (chain, &metadata.restores),
+                target,
+                current_root,
+            )?;
+        }
         if options.on_conflict == OnConflict::KeepNewer {
             left.extend(conflicts.paths.iter().map(|(path, _)| path));
             left.extend(conflicts.repositories.iter().map(|c| bytes_of(&c.path)));
@@ -193,6 +218,7 @@ impl SnapshotManager {
             plan,
             conflicts,
             spared,
+            merged,
             overwritten,
             repositories: changed,
             not_kept,

@@ -148,7 +148,7 @@ impl SnapshotManager {
         let is_finished = way == Recovery::Finish;
         // Before the journal has no steps any more, as in the restore itself.
         if is_finished {
-            let Facts { is_partial, undoes_steps, mut left_some, .. } = journal.facts;
+            let Facts { is_partial, undoes_steps, mut left_some, has_merged, .. } = journal.facts;
             left_some |= !report.skipped.is_empty()
                 && self
                     .load_manifest(report.snapshot)
@@ -165,6 +165,7 @@ impl SnapshotManager {
                     is_partial,
                     undoes_steps,
                     left_some,
+                    has_merged,
                 },
                 work.started,
             );

@@ -8,16 +8,17 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use super::plan::{Put, RestorePlan};
+use super::merged::MergedFile;
+use super::plan::RestorePlan;
 use super::repositories::Repositories;
 use crate::byte_path;
-use crate::diff::{self, Difference, EntryState, Lookup};
+use crate::diff::{self, EntryState, Lookup};
 use crate::git::{
     GitDirs, MAX_PACKED_BYTES, PackedRefs, is_about_objects, is_of_remote, read_contents,
 };
 use crate::object::{ContentHash, Node};
-use crate::snapshot::{SnapshotManager, SnapshotManifest};
-use crate::store::{ObjectSource, ObjectStore, StoreError, read_root_tree};
+use crate::snapshot::SnapshotManifest;
+use crate::store::{ObjectSource, StoreError, read_root_tree};
 use crate::sys;
 
 const PACKED_REFS: &[u8] = b"packed-refs";
@@ -32,14 +33,7 @@ enum Packed {
     /// It stays.
     Stays,
     /// It gets other bytes.
-    Merged(Merged),
-}
-
-/// A state of `packed-refs` that no snapshot has.
-struct Merged {
-    now: Option<Arc<EntryState>>,
-    target: Arc<EntryState>,
-    bytes: Vec<u8>,
+    Merged(MergedFile),
 }
 
 impl RestorePlan {
@@ -71,7 +65,7 @@ impl RestorePlan {
                     None => continue,
                     Some(Packed::Planned) => {}
                     Some(Packed::Stays) => drop(left.insert(path)),
-                    Some(Packed::Merged(merged)) => self.put_merged(path, merged),
+                    Some(Packed::Merged(file)) => self.put_merged(vec![file]),
                 }
             }
             kept.insert(git_dir);
@@ -106,23 +100,6 @@ impl RestorePlan {
         }
         found.retain(|git_dir, _| !barred.contains(git_dir));
         found
-    }
-
-    /// Makes a merged `packed-refs` of the one that was to be restored or removed.
-    fn put_merged(&mut self, path: Vec<u8>, merged: Merged) {
-        let Merged { now, target, bytes } = merged;
-        let (old, new) = (now.clone(), Some(Arc::clone(&target)));
-        let difference = Difference { path: path.clone(), old, new, is_relinked: false };
-        if let Some(told) = difference.told() {
-            self.changes.replace(&path, told);
-        }
-        let actions = &mut self.actions;
-        actions.removals.retain(|removal| removal.path != path);
-        actions.attributes.retain(|attribute| attribute.path != path);
-        actions.puts.retain(|put| put.path != path);
-        actions.puts.push(Put { path, current: now, target, link_to: None, is_relinked: false });
-        actions.sort_puts();
-        self.merged.push(bytes);
     }
 }
 
@@ -161,22 +138,8 @@ fn packed(
             attributes.mtime = sys::coarse_now();
             let node = Node::file(bytes.len() as u64, ContentHash::of(&bytes));
             let target = Arc::new(EntryState { attributes, node });
-            Packed::Merged(Merged { now: now.clone(), target, bytes })
+            let (path, now, bytes) = (path.to_vec(), now.clone(), Some(bytes));
+            Packed::Merged(MergedFile { path, now, target, bytes })
         }),
     })
-}
-
-impl SnapshotManager {
-    /// Stores what a plan merged: files are staged from their objects.
-    pub(super) fn store_merged(&self, plan: &mut RestorePlan) -> Result<(), StoreError> {
-        for bytes in std::mem::take(&mut plan.merged) {
-            while let Err(error) = self.store().write(&bytes) {
-                let is_full = matches!(&error, StoreError::Io(error) if error.is_disk_full());
-                if !is_full || !self.make_room() {
-                    return Err(error);
-                }
-            }
-        }
-        Ok(())
-    }
 }

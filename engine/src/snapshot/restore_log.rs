@@ -29,6 +29,9 @@ pub struct RestoreRecord {
     /// that could not be restored.
     #[serde(default, skip_serializing_if = "is_false")]
     pub left_some: bool,
+    /// Whether files with later changes were merged: they got a state that no snapshot holds.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub has_merged: bool,
 }
 
 /// How much of a session is undone.
@@ -92,6 +95,7 @@ mod tests {
             is_partial: false,
             undoes_steps: false,
             left_some: false,
+            has_merged: false,
         }
     }
 

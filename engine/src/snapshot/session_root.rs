@@ -154,6 +154,7 @@ mod tests {
             is_partial: false,
             undoes_steps: false,
             left_some: false,
+            has_merged: false,
         }];
         let mut earlier = later.clone();
         earlier.manifest_hashes.pop();

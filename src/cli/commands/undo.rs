@@ -400,9 +400,12 @@ fn undo(
     }
     introduce(summary, &work, context);
     preview(&plan, &work.roots, context)?;
+    work.say_merged(&plan, context);
     let is_yes = if is_refused {
         let answer = work.ask_about(&plan, context)?;
         work.options.on_conflict = answer.unwrap_or_default();
+        // The question was about what cannot be merged.
+        work.options.always_merges = true;
         answer.is_some()
     } else {
         let project = named_project(&work.roots);

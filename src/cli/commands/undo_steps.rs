@@ -343,7 +343,7 @@ fn print(
         let bytes = std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str());
         Shown::bytes(nono_engine::diff::relative_to_roots(bytes, roots)).to_string()
     };
-    for path in &report.merged {
+    for path in &report.restore.merged {
         writeln!(out, "  merged with later changes: {}", inside(path))?;
     }
     let id = work.manager.session().id();

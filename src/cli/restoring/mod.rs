@@ -3,6 +3,7 @@
 
 mod another_home;
 mod at_work;
+mod both_changes;
 mod paths;
 mod preview;
 mod report;
@@ -144,6 +145,11 @@ impl<'a> Restoring<'a> {
         Ok(report)
     }
 
+    /// Names the files in which later changes stay.
+    pub(in crate::cli) fn say_merged(&self, plan: &RestoreReport, context: &Context) {
+        report::say_merged(plan, &self.roots, context);
+    }
+
     /// Says what it would do. Changes nothing.
     pub(in crate::cli) fn dry_run(&self, context: &Context) -> Outcome {
         let report = self.plan(context)?;
@@ -240,6 +246,8 @@ impl<'a> Restoring<'a> {
         if report.is_refused() && is_asked {
             let Some(answer) = self.ask_about(&report, context)? else { return Ok(report) };
             self.options.on_conflict = answer;
+            // The question was about what cannot be merged.
+            self.options.always_merges = true;
             let conflicts = std::mem::take(&mut report.conflicts);
             report = self.restore_unblocked(context)?;
             // The question was about the shown conflicts; a conflict that came meanwhile is new.
@@ -325,15 +333,22 @@ impl<'a> Restoring<'a> {
     ) -> Result<Option<OnConflict>, CliError> {
         report::print_conflicts(&report.conflicts, &[], &self.roots, context);
         self.asked_about.clone_from(&report.conflicts);
-        let answer = context.ask(
-            "undo these later changes as well (o), keep them and restore the rest (k), or do \
-             nothing (n)? [o/k/N] ",
-        )?;
-        Ok(match answer.as_str() {
-            "o" | "O" => Some(OnConflict::Overwrite),
-            "k" | "K" => Some(OnConflict::KeepNewer),
-            _ => None,
-        })
+        loop {
+            let answer = context.ask(
+                "undo these later changes as well (o), keep them and restore the rest (k), show \
+                 both changes (d), or do nothing (n)? [d/k/o/N] ",
+            )?;
+            return Ok(match answer.as_str() {
+                "o" | "O" => Some(OnConflict::Overwrite),
+                "k" | "K" => Some(OnConflict::KeepNewer),
+                "d" | "D" => {
+                    let (manager, conflicts) = (&self.manager, &report.conflicts);
+                    both_changes::show(manager, self.number, conflicts, &self.roots, context)?;
+                    continue;
+                }
+                _ => None,
+            });
+        }
     }
 
     /// Adds to each conflict which other sessions are behind it.

@@ -169,6 +169,7 @@ pub(super) fn print_outcome(
         };
         context.say(format_args!("{what}{way}"));
     }
+    say_merged(report, roots, context);
     say_spared(&report.spared, roots, context);
     say_overwritten(report, context);
     say_rebuildable(&report.rebuildable, context);
@@ -323,6 +324,11 @@ pub(in crate::cli) fn say_overwritten(report: &RestoreReport, context: &Context)
         let edits = if more == 1 { "edit of yours was" } else { "edits of yours were" };
         context.warn(format_args!("{more} more {edits} overwritten (--json)"));
     }
+}
+
+/// Says in which files later changes stay beside what is undone.
+pub(super) fn say_merged(report: &RestoreReport, roots: &[PathBuf], context: &Context) {
+    say_paths("merged, so that later changes stay:", &report.merged, roots, context);
 }
 
 /// Says what stays because the undone session, or its agent, did not change it.

@@ -60,6 +60,8 @@ pub(super) struct Facts {
     pub(super) undoes_steps: bool,
     /// Whether paths that were asked for stay as they are.
     pub(super) left_some: bool,
+    /// Whether files with later changes were merged.
+    pub(super) has_merged: bool,
     /// Left-out paths of the snapshot that are gone or different.
     pub(super) lost: Vec<Lost>,
     /// With [`End::Finished`]: the paths that differ from the snapshot.

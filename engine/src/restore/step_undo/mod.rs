@@ -14,7 +14,6 @@
 //! Git directories stay as they are: half of a commit is none.
 
 mod edit_tree;
-mod merge;
 mod virtual_state;
 
 use std::collections::BTreeSet;
@@ -63,9 +62,6 @@ pub struct StepConflict {
 pub struct StepUndoReport {
     /// The steps.
     pub steps: Vec<u64>,
-    /// Files in which later changes were kept by merging.
-    #[serde(with = "crate::path_text::serde_paths")]
-    pub merged: Vec<PathBuf>,
     /// What stays as it is.
     pub step_conflicts: Vec<StepConflict>,
     /// The restore by which it was done.
@@ -199,6 +195,7 @@ impl SnapshotManager {
                 is_partial: true,
                 undoes_steps: true,
                 left_some: false,
+                has_merged: false,
             };
             let (mut done, left) =
                 self.carry_out(prepared.planned.plan, target, &prepared.before, record, &[])?;
@@ -331,8 +328,9 @@ fn options_for(wanted: &Wanted) -> RestoreOptions {
 
 fn report(steps: &[u64], wanted: Wanted, restore: RestoreReport) -> StepUndoReport {
     let Wanted { merged, conflicts: step_conflicts, .. } = wanted;
+    let restore = RestoreReport { merged, ..restore };
     let steps = BTreeSet::from_iter(steps.iter().copied()).into_iter().collect();
-    StepUndoReport { steps, merged, step_conflicts, restore }
+    StepUndoReport { steps, step_conflicts, restore }
 }
 
 /// What the snapshot after an undo says of itself.

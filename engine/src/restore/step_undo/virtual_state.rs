@@ -5,20 +5,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::edit_tree::Edits;
-use super::merge::merge;
 use super::{StepConflict, is_in_git};
 use crate::byte_path;
 use crate::diff::{Difference, EntryState, Lookup};
 use crate::object::{ContentHash, Node, RootTree};
 use crate::path_text::to_path;
+use crate::restore::merge::{Merged, Merger, is_same as are_same};
 use crate::restore::others::Contested;
-use crate::restore::places::Places;
 use crate::snapshot::TrackedRoot;
 use crate::store::{ObjectStore, StoreError, read_root_tree, read_tree};
-use crate::sys;
-
-/// Longer files are not merged.
-const MAX_BYTES: u64 = 8 << 20;
 
 /// The present state, with edits.
 pub(super) struct VirtualState<'a> {
@@ -126,12 +121,14 @@ impl<'a> VirtualState<'a> {
             };
             return self.take_back_or_leave(step, path, old, reason);
         };
-        if let Some(state) = self.merge_states(path, was, made, is)? {
+        let merger = Merger::new(self.store, self.roots);
+        if let Some(Merged { state, bytes }) = merger.take_back(path, was, made, is)? {
             // A step that was taken back before is in it no more.
-            if contents(&state.node) == contents(&is.node)
-                && state.attributes.mode == is.attributes.mode
-            {
+            if are_same(&state, is) {
                 return Ok(());
+            }
+            if let Some(bytes) = bytes {
+                self.store.write(&bytes)?;
             }
             if state.node != is.node {
                 self.merged.push(to_path(path).to_owned());
@@ -165,44 +162,6 @@ impl<'a> VirtualState<'a> {
             self.edits.insert(path.to_vec(), old.clone());
         }
         Ok(())
-    }
-
-    /// Contents and attributes of something that changed since, each by itself.
-    fn merge_states(
-        &self,
-        path: &[u8],
-        old: &EntryState,
-        new: &EntryState,
-        current: &EntryState,
-    ) -> Result<Option<EntryState>, StoreError> {
-        let mut state = current.clone();
-        let (was, made, is) = (&old.attributes, &new.attributes, &current.attributes);
-        if was.mode != made.mode {
-            if is.mode != made.mode && is.mode != was.mode {
-                return Ok(None);
-            }
-            state.attributes.mode = was.mode;
-        }
-        if contents(&old.node) == contents(&new.node)
-            || contents(&current.node) == contents(&old.node)
-        {
-            return Ok(Some(state));
-        }
-        if contents(&current.node) == contents(&new.node) {
-            state.node = old.node.clone();
-            state.attributes.mtime = was.mtime;
-            return Ok(Some(state));
-        }
-        let (Some(base), Some(theirs)) = (self.stored(&new.node)?, self.stored(&old.node)?) else {
-            return Ok(None);
-        };
-        let Some(ours) = self.present(path, &current.node)? else { return Ok(None) };
-        let Some(merged) = merge(&base, &ours, &theirs) else { return Ok(None) };
-        let stored = self.store.write(&merged)?;
-        state.node = Node::file(merged.len() as u64, stored.hash);
-        // Programs that compare times have to see that it is another.
-        state.attributes.mtime = sys::coarse_now();
-        Ok(Some(state))
     }
 
     fn conflict(&mut self, step: u64, path: &[u8], reason: &str) {
@@ -253,54 +212,17 @@ impl<'a> VirtualState<'a> {
         let stays = |name: &[u8]| edited(&byte_path::join(path, name)) != Some(false);
         Ok(!tree.entries().iter().any(|entry| stays(&entry.name)))
     }
-
-    /// The contents of a file of a snapshot; `None`: it is none, or too long.
-    fn stored(&self, node: &Node) -> Result<Option<Vec<u8>>, StoreError> {
-        match node {
-            Node::File { size, hash, .. } if *size <= MAX_BYTES => {
-                self.store.read(hash, *size).map(Some)
-            }
-            _ => Ok(None),
-        }
-    }
-
-    /// The contents of a file as it is now. A plan does not store them.
-    fn present(&self, path: &[u8], node: &Node) -> Result<Option<Vec<u8>>, StoreError> {
-        let Node::File { size, hash, .. } = node else { return Ok(None) };
-        match self.stored(node) {
-            Err(StoreError::Missing { .. }) => {}
-            stored => return stored,
-        }
-        let read = Places::new(self.roots).find(path).and_then(|it| it.dir.read(&it.name, *size));
-        // Changed since it was looked at: then it is a conflict in the plan.
-        Ok(read.ok().filter(|bytes| ContentHash::of(bytes) == *hash))
-    }
 }
 
 fn is_directory(state: &EntryState) -> bool {
     matches!(state.node, Node::Directory { .. })
 }
 
-/// What is in a file or a symlink; of directories, that they are some.
-fn contents(node: &Node) -> Option<Node> {
-    match node {
-        Node::Directory { .. } => None,
-        Node::File { size, hash, .. } => Some(Node::file(*size, *hash)),
-        other => Some(other.clone()),
-    }
-}
-
 /// Whether two states are the same but for times, and for what is in directories.
 fn is_same(a: &State, b: &State) -> bool {
     match (a, b) {
         (None, None) => true,
-        (Some(a), Some(b)) => {
-            let facts = |state: &EntryState| {
-                let it = &state.attributes;
-                (it.mode, it.uid, it.gid, it.xattrs.clone(), contents(&state.node))
-            };
-            facts(a) == facts(b)
-        }
+        (Some(a), Some(b)) => are_same(a, b),
         _ => false,
     }
 }

@@ -9,6 +9,7 @@
 
 mod align;
 mod histogram;
+mod states;
 
 #[cfg(test)]
 mod tests;
@@ -18,13 +19,14 @@ use std::collections::HashMap;
 use foldhash::fast::RandomState;
 
 use align::{Alignment, Anchors, Lines};
+pub(super) use states::{Merged, Merger, is_same};
 
 /// Longer texts are not merged.
 const MAX_BYTES: usize = 8 << 20;
 
 /// `ours` with what leads from `base` to `theirs`. `None`: the two changes touch each other or may
 /// do so, or one of the three is no text.
-pub(super) fn merge(base: &[u8], ours: &[u8], theirs: &[u8]) -> Option<Vec<u8>> {
+fn merge(base: &[u8], ours: &[u8], theirs: &[u8]) -> Option<Vec<u8>> {
     let is_text = |bytes: &[u8]| bytes.len() <= MAX_BYTES && !bytes.contains(&0);
     if ![base, ours, theirs].into_iter().all(is_text) {
         return None;

@@ -1,0 +1,126 @@
+//! Three states of a path become one: contents and each attribute by itself.
+
+use super::merge;
+use crate::diff::EntryState;
+use crate::object::{ContentHash, Node};
+use crate::restore::places::Places;
+use crate::snapshot::TrackedRoot;
+use crate::store::{ObjectSource, StoreError};
+use crate::sys;
+
+/// Longer files are not merged.
+const MAX_BYTES: u64 = super::MAX_BYTES as u64;
+
+/// Merges states of paths, with contents from the store or from the disk.
+pub(in crate::restore) struct Merger<'a> {
+    source: &'a dyn ObjectSource,
+    roots: &'a [TrackedRoot],
+}
+
+/// A state in which one change is taken back and a later one stays.
+pub(in crate::restore) struct Merged {
+    pub(in crate::restore) state: EntryState,
+    /// Its contents, if no other state of the path has them.
+    pub(in crate::restore) bytes: Option<Vec<u8>>,
+}
+
+impl<'a> Merger<'a> {
+    pub(in crate::restore) fn new(source: &'a dyn ObjectSource, roots: &'a [TrackedRoot]) -> Self {
+        Self { source, roots }
+    }
+
+    /// `current` without what leads from `old` to `new`. `None`: what leads from `new` to `current`
+    /// touches that, or cannot be told from it.
+    pub(in crate::restore) fn take_back(
+        &self,
+        path: &[u8],
+        old: &EntryState,
+        new: &EntryState,
+        current: &EntryState,
+    ) -> Result<Option<Merged>, StoreError> {
+        let mut state = current.clone();
+        let (was, made, is) = (&old.attributes, &new.attributes, &current.attributes);
+        let is_same_kind = old.node.same_kind(&new.node) && new.node.same_kind(&current.node);
+        let mode = one_of(&was.mode, &made.mode, &is.mode);
+        let owner = one_of(&(was.uid, was.gid), &(made.uid, made.gid), &(is.uid, is.gid));
+        let xattrs = one_of(&was.xattrs, &made.xattrs, &is.xattrs);
+        let (true, Some(mode), Some(owner), Some(xattrs)) = (is_same_kind, mode, owner, xattrs)
+        else {
+            return Ok(None);
+        };
+        state.attributes.mode = mode;
+        (state.attributes.uid, state.attributes.gid) = owner;
+        state.attributes.xattrs = xattrs;
+        let [was, made, is] = [old, new, current].map(|state| contents(&state.node));
+        if was == made || is == was {
+            return Ok(Some(Merged { state, bytes: None }));
+        }
+        if is == made {
+            state.node = old.node.clone();
+            state.attributes.mtime = old.attributes.mtime;
+            return Ok(Some(Merged { state, bytes: None }));
+        }
+        let (Some(base), Some(theirs)) = (self.stored(&new.node)?, self.stored(&old.node)?) else {
+            return Ok(None);
+        };
+        let Some(ours) = self.present(path, &current.node)? else { return Ok(None) };
+        let Some(bytes) = merge(&base, &ours, &theirs) else { return Ok(None) };
+        state.node = Node::file(bytes.len() as u64, ContentHash::of(&bytes));
+        // Programs that compare times have to see that it is another.
+        state.attributes.mtime = sys::coarse_now();
+        Ok(Some(Merged { state, bytes: Some(bytes) }))
+    }
+
+    /// The contents of a file of a snapshot; `None`: it is none, too long, or damaged.
+    fn stored(&self, node: &Node) -> Result<Option<Vec<u8>>, StoreError> {
+        match node {
+            Node::File { size, hash, .. } if *size <= MAX_BYTES => {
+                match self.source.read(hash, *size) {
+                    Err(error) if error.is_damage() => Ok(None),
+                    read => read.map(Some),
+                }
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The contents of a file as it is now. A plan does not store them.
+    fn present(&self, path: &[u8], node: &Node) -> Result<Option<Vec<u8>>, StoreError> {
+        let Node::File { size, hash, .. } = node else { return Ok(None) };
+        if *size > MAX_BYTES {
+            return Ok(None);
+        }
+        if let Some(stored) = self.stored(node)? {
+            return Ok(Some(stored));
+        }
+        let read = Places::new(self.roots).find(path).and_then(|it| it.dir.read(&it.name, *size));
+        // Changed since it was looked at: then it is a conflict in the plan.
+        Ok(read.ok().filter(|bytes| ContentHash::of(bytes) == *hash))
+    }
+}
+
+/// An attribute of which a change is taken back; `None`: a later change gave it a third value.
+fn one_of<T: PartialEq + Clone>(was: &T, made: &T, is: &T) -> Option<T> {
+    if was == made {
+        return Some(is.clone());
+    }
+    (is == made || is == was).then(|| was.clone())
+}
+
+/// What is in a file or a symlink; of directories, that they are some.
+fn contents(node: &Node) -> Option<Node> {
+    match node {
+        Node::Directory { .. } => None,
+        Node::File { size, hash, .. } => Some(Node::file(*size, *hash)),
+        other => Some(other.clone()),
+    }
+}
+
+/// Whether two states are the same but for times, and for what is in directories.
+pub(in crate::restore) fn is_same(a: &EntryState, b: &EntryState) -> bool {
+    let facts = |state: &EntryState| {
+        let it = &state.attributes;
+        (it.mode, it.uid, it.gid, it.xattrs.clone(), contents(&state.node))
+    };
+    facts(a) == facts(b)
+}
