@@ -1,7 +1,7 @@
 //! Taking a snapshot of a container.
 //!
-//! In this order: lock, pause, image, volumes, changed files, unpause, and only then the record and
-//! the snapshot's manifest. A failure on the way leaves no snapshot, removes the image that was
+//! In this order: lock, contents of volumes ahead of the pause, pause, image, volumes, changed files,
+//! unpause, and only then the record and the snapshot's manifest. A failure on the way leaves no snapshot, removes the image that was
 //! made, and lets the container go on; where the engine does not allow that, the error says so.
 
 use std::cell::Cell;
@@ -22,7 +22,7 @@ use super::storage::{Effort, SnapshotDraft, SnapshotState, SnapshotStorage};
 use super::tar_tree::Sink;
 use super::volumes::{self, Parts};
 use super::{changes, image, top};
-use nono_engine::manifest::{NotCaptured, NotCapturedReason};
+use nono_engine::manifest::{NotCaptured, NotCapturedReason, Totals};
 use nono_engine::path_text::Shown;
 use nono_engine::progress::{Progress, Stage};
 use nono_engine::snapshot::{ContainerSession, SnapshotManifest, VolumeSource};
@@ -220,8 +220,10 @@ impl Taking<'_> {
         self.effort.progress.begin(Stage::Capture, None);
         let captured_at = Timestamp::now();
         let is_running = self.described.state == ContainerState::Running;
+        let mut filled = Totals::default();
         let paused = match is_running && self.options.pauses {
             true => {
+                filled = self.fill(draft)?;
                 volumes::flush_early(self.docker, &self.described.mounts);
                 let storage = self.history.storage();
                 let watcher = &self.options.watcher;
@@ -240,9 +242,39 @@ impl Taking<'_> {
             moved.insert(0, Movement::Ran);
         }
         let record = self.record(&captured, captured_at, &moved);
-        let Captured { volumes, changes, .. } = captured;
+        let Captured { mut volumes, changes, .. } = captured;
+        volumes.add_work(&filled);
         let state = top::build(draft.objects(), &record, volumes, changes)?;
         Ok((state, record))
+    }
+
+    /// Stores volumes ahead of the pause. A failure only makes the pause longer: the capture within
+    /// the pause names the cause.
+    fn fill(&self, draft: &dyn SnapshotDraft) -> Result<Totals, ContainerError> {
+        if self.wanted_source() == Some(VolumeSource::Archive) {
+            return Ok(Totals::default());
+        }
+        let filled = volumes::locate(self.docker, self.described).and_then(|located| {
+            let name = &self.described.name;
+            match volumes::choose(&located, name, self.wanted_source())? {
+                Some(VolumeSource::Directory) => volumes::fill(draft, &located),
+                _ => Ok(Totals::default()),
+            }
+        });
+        self.go_on()?;
+        if let Err(error) = &filled {
+            tracing::debug!("volumes are read within the pause: {error}");
+        }
+        Ok(filled.unwrap_or_default())
+    }
+
+    /// The source of earlier snapshots, or the one that is asked for.
+    fn wanted_source(&self) -> Option<VolumeSource> {
+        let before = self.history.container().volume_source.filter(|source| {
+            // What a restore is about to replace is recorded as fully as it can be.
+            self.options.trigger != Trigger::BeforeRestore || *source == VolumeSource::Directory
+        });
+        before.or(self.options.volume_source)
     }
 
     fn capture(&self, draft: &dyn SnapshotDraft) -> Result<Captured, ContainerError> {
@@ -261,11 +293,7 @@ impl Taking<'_> {
         let sink = Sink { store: draft.objects(), spool: draft.spool(), progress };
         sys::before_request("volumes")?;
         let located = volumes::locate(self.docker, self.described)?;
-        let before = self.history.container().volume_source.filter(|source| {
-            // What a restore is about to replace is recorded as fully as it can be.
-            self.options.trigger != Trigger::BeforeRestore || *source == VolumeSource::Directory
-        });
-        captured.source = volumes::choose(&located, name, before.or(self.options.volume_source))?;
+        captured.source = volumes::choose(&located, name, self.wanted_source())?;
         captured.volumes = match captured.source {
             Some(VolumeSource::Directory) => volumes::from_directories(draft, &located)?,
             Some(VolumeSource::Archive) => {

@@ -49,14 +49,19 @@ pub(super) struct Parts {
 }
 
 impl Parts {
+    /// Adds the work for contents that are counted already.
+    pub(super) fn add_work(&mut self, totals: &Totals) {
+        self.totals.files_read += totals.files_read;
+        self.totals.objects_written += totals.objects_written;
+        self.totals.bytes_written += totals.bytes_written;
+    }
+
     pub(super) fn add_totals(&mut self, totals: &Totals) {
-        let Totals { file_count, entry_count, total_bytes, files_read, .. } = *totals;
+        let Totals { file_count, entry_count, total_bytes, .. } = *totals;
         self.totals.file_count += file_count;
         self.totals.entry_count += entry_count;
         self.totals.total_bytes += total_bytes;
-        self.totals.files_read += files_read;
-        self.totals.objects_written += totals.objects_written;
-        self.totals.bytes_written += totals.bytes_written;
+        self.add_work(totals);
     }
 }
 
@@ -232,6 +237,23 @@ pub(super) fn sees(
         }
     }
     Ok(false)
+}
+
+/// Stores the contents of volumes while the container runs, so that it stands still only for what
+/// changes until its pause.
+///
+/// # Errors
+/// A store that cannot be written, or a stop.
+pub(super) fn fill(
+    draft: &dyn SnapshotDraft,
+    located: &[Located<'_>],
+) -> Result<Totals, ContainerError> {
+    let mut paths: Vec<&Path> =
+        located.iter().filter_map(|volume| volume.directory.as_deref().ok()).collect();
+    paths.sort_by_key(|path| path.as_os_str().as_bytes());
+    let flushed_from = sys::coarse_now();
+    flush(&paths)?;
+    draft.fill(flushed_from, &paths)
 }
 
 /// Writes back most of it while the container runs, so that it stands still for a shorter time.

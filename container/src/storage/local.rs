@@ -21,14 +21,15 @@ use super::{
 use crate::error::ContainerError;
 use nono_engine::gc::{RemoveSnapshotError, remove_snapshots, withdraw};
 use nono_engine::layout;
+use nono_engine::manifest::Totals;
 use nono_engine::path_text::to_path;
 use nono_engine::session::{Catalog, RecordError, create_session};
 use nono_engine::snapshot::{
     Built, CONTAINER_PATHS, ContainerSession, ManifestError, NewCaches, RemovalReason, SessionDir,
     SessionMetadata, SessionOrigin, SnapshotError, SnapshotManager, SnapshotManifest,
 };
-use nono_engine::store::{FileSource, LocalStore, ObjectStore, Packer};
-use nono_engine::sys::{self, Dir, FileLock};
+use nono_engine::store::{FileSource, LocalStore, ObjectStore, Packer, StoreLock};
+use nono_engine::sys::{self, Dir, FileLock, FileTime};
 
 const CONTAINERS: &str = ".containers";
 const PAUSED: &str = ".paused";
@@ -245,6 +246,7 @@ impl SnapshotStorage for LocalStorage {
         let draft = LocalDraft {
             number: parent.as_ref().map_or(0, |parent| parent.manifest.number + 1),
             manager: &manager,
+            lock: &store_lock,
             packer: Packer::new(manager.store(), &store_lock),
             spool: Dir::open(manager.store().path())?,
             caches: RefCell::default(),
@@ -360,6 +362,7 @@ fn not_removed(history: &str, reason: &dyn std::fmt::Display) -> ContainerError 
 struct LocalDraft<'a> {
     number: u64,
     manager: &'a SnapshotManager,
+    lock: &'a StoreLock,
     packer: Packer<'a>,
     spool: Dir,
     /// Saved when the snapshot is durable.
@@ -377,6 +380,14 @@ impl SnapshotDraft for LocalDraft<'_> {
 
     fn spool(&self) -> &Dir {
         &self.spool
+    }
+
+    fn fill(
+        &self,
+        flushed_from: FileTime,
+        directories: &[&Path],
+    ) -> Result<Totals, ContainerError> {
+        Ok(self.manager.fill_from_elsewhere(self.lock, flushed_from, directories)?)
     }
 
     fn capture(&self, directories: &[&Path]) -> Result<CapturedDirectories, ContainerError> {

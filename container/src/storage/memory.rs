@@ -12,12 +12,13 @@ use super::{
     SnapshotDraft, SnapshotStorage, StorageLock,
 };
 use crate::error::ContainerError;
+use nono_engine::manifest::Totals;
 use nono_engine::snapshot::{
     CONTAINER_PATHS, ContainerSession, MANIFEST_VERSION, ManifestError, RemovalReason,
     RemovedSnapshot, SnapshotKind, SnapshotManifest, capture_whole, whole_roots,
 };
 use nono_engine::store::{FileSource, MemoryStore, ObjectStore};
-use nono_engine::sys::{self, Dir};
+use nono_engine::sys::{self, Dir, FileTime};
 
 /// Histories in memory. A clone is the same storage.
 #[derive(Debug, Clone)]
@@ -310,6 +311,11 @@ impl SnapshotDraft for MemoryDraft<'_> {
 
     fn spool(&self) -> &Dir {
         &self.spool
+    }
+
+    /// Every capture reads all: nothing is remembered of files.
+    fn fill(&self, _: FileTime, _: &[&Path]) -> Result<Totals, ContainerError> {
+        Ok(Totals::default())
     }
 
     fn capture(&self, directories: &[&Path]) -> Result<CapturedDirectories, ContainerError> {

@@ -35,7 +35,7 @@ use nono_engine::snapshot::{
     Capture, ContainerSession, NotCaptured, RemovalReason, SnapshotManifest, Totals,
 };
 use nono_engine::store::{FileSource, ObjectStore};
-use nono_engine::sys::Dir;
+use nono_engine::sys::{Dir, FileTime};
 
 pub use local::LocalStorage;
 pub use memory::MemoryStorage;
@@ -193,6 +193,15 @@ pub trait SnapshotDraft {
     /// A directory on the disk of the storage, for contents on their way that are too long for
     /// memory. Nothing in it outlives the draft.
     fn spool(&self) -> &Dir;
+
+    /// Stores the contents of directories while programs write there, so that
+    /// [`capture`](Self::capture) reads only what changed since. Gives what was read and written.
+    /// `flushed_from`: a moment before their file systems were flushed. The paths are as there.
+    ///
+    /// # Errors
+    /// As there. A failure is none of the snapshot.
+    fn fill(&self, flushed_from: FileTime, directories: &[&Path])
+    -> Result<Totals, ContainerError>;
 
     /// Captures directories of this machine whole. A storage that knows them from earlier
     /// snapshots reads the changed files alone. The paths are sorted, real, and none is inside

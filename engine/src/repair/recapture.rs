@@ -69,6 +69,7 @@ pub(super) fn offer_all(
             cache: None,
             progress: options.progress,
             expected: Some(manifest.totals.expected()),
+            racy_from: None,
             threads: options.threads,
         })?;
     }

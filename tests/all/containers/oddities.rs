@@ -3,6 +3,9 @@
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex};
 
 use nono_container::{ContainerHistory, LocalStorage};
 use nono_engine::object::{ContentHash, Device, Node, TreeEntry};
@@ -185,6 +188,60 @@ fn a_volume_that_another_running_container_writes_is_not_called_consistent() {
     let taken = snapshot(daemon, &fixture, &container.name, &["--no-image"]);
     assert_eq!(taken["is_consistent"], false);
     assert!(taken["warnings"].to_string().contains(&binder.name), "{}", taken["warnings"]);
+}
+
+#[test]
+fn volumes_are_stored_before_the_pause_and_what_changes_until_then_is_in_the_snapshot() {
+    const BYTES: u64 = 32 << 20;
+    let Some(daemon) = daemon() else { return };
+    let fixture = Fixture::new();
+    let volume = daemon.unique("ahead");
+    let container = Container::run(daemon, "ahead", &["-v", &format!("{volume}:/data")]);
+    container.sh("dd if=/dev/urandom of=/data/large bs=1M count=32 2>/dev/null; echo 1 >/data/a");
+    let place = daemon.volume_dir(&volume);
+    let db = place.join("db");
+    let mapping = Arc::new(Mutex::new(Mapping::new(&db)));
+    mapping.lock().unwrap().write("ONE1");
+    let stored = Arc::new(AtomicU64::new(0));
+    let at_pause = {
+        let (store, stored, mapping) = (fixture.store(), stored.clone(), mapping.clone());
+        let place = place.clone();
+        At::Do(Box::new(move || {
+            stored.store(bytes_below(&store), SeqCst);
+            std::fs::write(place.join("a"), "2\n").unwrap();
+            std::fs::write(place.join("late"), "new\n").unwrap();
+            mapping.lock().unwrap().write("TWO2");
+        }))
+    };
+    let proxy = Proxy::start(&daemon.socket(), "/pause", at_pause);
+    let arguments = ["container", "snapshot", &container.name, "--no-image", "--json"];
+    let taken = finished(proxy.lead(fixture.command(&arguments)).output().unwrap());
+    let taken = taken.success().json();
+    assert!(proxy.is_met());
+    assert!(stored.load(SeqCst) >= BYTES, "{}", stored.load(SeqCst));
+    // Once in the store, and once in the report.
+    let written = taken["bytes_written"].as_u64().unwrap();
+    assert!((BYTES..BYTES + (1 << 20)).contains(&written), "{written}");
+    assert!(bytes_below(&fixture.store()) < 2 * BYTES);
+    assert_eq!(taken["is_consistent"], true);
+    let cat = |name: &str| {
+        let path = format!("/volumes/{volume}/{name}");
+        daemon.nono(&fixture, &["rollback", "cat", &id(&taken), &path]).success().stdout
+    };
+    assert_eq!((&*cat("a"), &*cat("late")), ("2\n", "new\n"));
+    assert!(cat("db").starts_with("TWO2"));
+    daemon.nono(&fixture, &["rollback", "verify", taken["session_id"].as_str().unwrap()]).success();
+}
+
+/// The lengths of all files below a directory.
+fn bytes_below(dir: &Path) -> u64 {
+    let listed = std::fs::read_dir(dir).into_iter().flatten().map(Result::unwrap);
+    let lengths = listed.map(|entry| match entry.metadata() {
+        Ok(found) if found.is_dir() => bytes_below(&entry.path()),
+        Ok(found) => found.len(),
+        Err(_) => 0,
+    });
+    lengths.sum()
 }
 
 /// The list of the engine has one character for each byte that is no text.

@@ -58,6 +58,9 @@ pub struct CaptureRequest<'a> {
     pub(crate) progress: &'a dyn Progress,
     /// About how much there is to capture, where an earlier snapshot tells.
     pub(crate) expected: Option<Amount>,
+    /// What changed at this moment or later is kept in no stat cache; `None`: the start of the
+    /// capture.
+    pub(crate) racy_from: Option<FileTime>,
     /// Worker threads; 0 for one per core.
     pub(crate) threads: usize,
 }
@@ -218,7 +221,8 @@ fn capture_once(
 ) -> Result<Outcome, CaptureError> {
     // Before the first look at any file: the stat cache's racy rule depends on it.
     request.progress.begin(Stage::Capture, request.expected);
-    let (start, timestamp) = (sys::coarse_now(), Timestamp::now());
+    let start = request.racy_from.unwrap_or_else(sys::coarse_now);
+    let timestamp = Timestamp::now();
     let (roots, known) = open_roots(request)?;
     if request.is_baseline
         && let Some(gone) = roots.iter().find(|root| root.is_gone())

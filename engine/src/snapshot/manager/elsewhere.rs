@@ -16,8 +16,8 @@ use crate::snapshot::manifests::LoadedManifest;
 use crate::snapshot::roots::TrackedPathError;
 use crate::snapshot::session_dir::SessionDir;
 use crate::snapshot::session_objects::store_paths;
-use crate::store::ObjectStore;
-use crate::sys::{self, Dir};
+use crate::store::{ObjectStore, Packer, StoreLock};
+use crate::sys::{self, Dir, FileTime};
 use crate::walk::ExclusionConfig;
 
 /// A state of virtual paths that is in the store.
@@ -61,6 +61,18 @@ pub fn capture_whole(
     progress: &dyn Progress,
     threads: usize,
 ) -> Result<Capture, SnapshotError> {
+    capture_since(None, store, paths, own, cache, progress, threads)
+}
+
+fn capture_since(
+    racy_from: Option<FileTime>,
+    store: &dyn ObjectStore,
+    paths: &[&Path],
+    own: &[InodeId],
+    cache: Option<CacheLocation<'_>>,
+    progress: &dyn Progress,
+    threads: usize,
+) -> Result<Capture, SnapshotError> {
     captured(CaptureRequest {
         store,
         flushed: None,
@@ -73,6 +85,7 @@ pub fn capture_whole(
         cache,
         progress,
         expected: None,
+        racy_from,
         threads,
     })
 }
@@ -97,6 +110,39 @@ impl SnapshotManager {
         store: &dyn ObjectStore,
         paths: &[&Path],
     ) -> Result<Capture, SnapshotError> {
+        self.capture_elsewhere_since(None, store, paths)
+    }
+
+    /// Stores the contents of such directories while programs write there, and saves their stat
+    /// caches. [`capture_elsewhere`](Self::capture_elsewhere) then reads only what changed since.
+    ///
+    /// `flushed_from`: a moment before their file systems were flushed. A program may write again,
+    /// without a new time, to a page that it changed through a mapping after that moment.
+    ///
+    /// The lock is held until a snapshot is published: no manifest names the objects before.
+    ///
+    /// # Errors
+    /// As [`capture_elsewhere`](Self::capture_elsewhere).
+    pub fn fill_from_elsewhere(
+        &self,
+        lock: &StoreLock,
+        flushed_from: FileTime,
+        paths: &[&Path],
+    ) -> Result<Totals, SnapshotError> {
+        let packer = Packer::new(&self.store, lock);
+        let captured = self.capture_elsewhere_since(Some(flushed_from), &packer, paths)?;
+        packer.finish()?;
+        self.store.sync()?;
+        self.save_caches(captured.caches);
+        Ok(captured.totals)
+    }
+
+    fn capture_elsewhere_since(
+        &self,
+        racy_from: Option<FileTime>,
+        store: &dyn ObjectStore,
+        paths: &[&Path],
+    ) -> Result<Capture, SnapshotError> {
         let own = self.own_places();
         for path in paths {
             let stat = Dir::open(path)?.stat_self()?;
@@ -109,7 +155,7 @@ impl SnapshotManager {
             }
         }
         let cache = self.cache_location(true)?;
-        capture_whole(store, paths, &own, cache, &*self.progress, self.threads)
+        capture_since(racy_from, store, paths, &own, cache, &*self.progress, self.threads)
     }
 
     /// Publishes and lists a state of the virtual paths after the snapshot `parent`, which may be

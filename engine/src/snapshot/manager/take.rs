@@ -138,6 +138,7 @@ impl SnapshotManager {
             expected: parent.map(|parent| parent.manifest.totals.expected()),
             cache: self.cache_location(true)?,
             progress: &*self.progress,
+            racy_from: None,
             threads: self.threads,
         })?;
         packer.finish()?;
@@ -209,6 +210,7 @@ impl SnapshotManager {
                 CacheUse::ReadAndWrite => self.cache_location(true)?,
             },
             progress: &*self.progress,
+            racy_from: None,
             threads: self.threads,
         })
     }
@@ -369,7 +371,7 @@ impl SnapshotManager {
     }
 
     /// After the snapshot is published, which does not depend on it.
-    fn save_caches(&self, caches: NewCaches) {
+    pub(super) fn save_caches(&self, caches: NewCaches) {
         let saved = |caches: NewCaches| -> Result<(), SnapshotError> {
             let NewCaches { writers, account } = caches;
             // A snapshot that writes no cache keeps no account.
