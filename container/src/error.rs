@@ -59,6 +59,17 @@ pub enum ContainerError {
         /// The words of the daemon.
         message: String,
     },
+    /// The image of a container has as many layers as the engine allows.
+    #[error(
+        "cannot make an image of container {container}: its own image has the largest number of \
+         layers. `--no-image` takes the snapshot without it. A container whose image comes from \
+         `docker export {container} | docker import - IMAGE` has one layer, and none of the \
+         settings of the image"
+    )]
+    TooManyLayers {
+        /// The engine's id of the container.
+        container: String,
+    },
     /// An answer of the daemon has not the form that the API describes.
     #[error(
         "cannot {operation}: the container engine gave an answer that nono cannot use: {reason}"

@@ -13,6 +13,8 @@ use super::record::CommittedImage;
 use super::{LABEL_SESSION, LABEL_SNAPSHOT, LABEL_STORE};
 use nono_engine::sys;
 
+/// The words of Docker for an image that would have more layers than it allows.
+const TOO_MANY_LAYERS: &str = "max depth exceeded";
 /// The repository of the tags.
 const REPOSITORY: &str = "nono/container";
 
@@ -75,7 +77,12 @@ pub(super) fn commit(
     sys::before_request("commit")?;
     let operation = format!("make an image of container {container_id}");
     let request = docker.client().commit_container(options, ContainerConfig::default());
-    let made = docker.call(&operation, Patience::Long, request)?;
+    let made = docker.call(&operation, Patience::Long, request).map_err(|error| match error {
+        ContainerError::Refused { message, .. } if message.contains(TOO_MANY_LAYERS) => {
+            ContainerError::TooManyLayers { container: container_id.to_owned() }
+        }
+        error => error,
+    })?;
     let found =
         docker.call(&operation, Patience::Quick, docker.client().inspect_image(&made.id))?;
     let of_original = docker

@@ -66,8 +66,8 @@ pub use history::{ContainerHistory, Picked};
 pub use image::{ImageRemoval, OwnImage, own_images, remove_own};
 pub use pause::{LeftPaused, Watcher, lock, recover, watch};
 pub use record::{
-    ChangedFiles, CommittedImage, ContainerRecord, ContainerState, ImageRecord, MountKind,
-    MountRecord, NetworkRecord, RECORD_VERSION, Trigger, tree_name,
+    ChangedFiles, CommittedImage, ContainerRecord, ContainerState, INCONSISTENT, ImageRecord,
+    MountKind, MountRecord, NetworkRecord, RECORD_VERSION, Trigger, tree_name,
 };
 pub use removal::{
     ContainerStats, RemovalReport, RemovedState, SessionStats, cleanup, container_stats, expired,

@@ -12,6 +12,9 @@ use nono_engine::snapshot::VolumeSource;
 
 /// Version of the documents that this program writes, and the newest it reads.
 pub const RECORD_VERSION: u32 = 1;
+/// The words for a snapshot that is not [consistent](ContainerRecord::is_consistent).
+pub const INCONSISTENT: &str = "inconsistent: its files were captured at different moments \
+                                (`nono container show` says why)";
 /// Longer records are refused.
 pub(super) const MAX_RECORD_BYTES: u64 = 64 << 20;
 

@@ -26,6 +26,8 @@ pub struct ValidationReport {
     pub snapshots_checked: u64,
     /// Images that were looked for.
     pub images_checked: u64,
+    /// Snapshots `SESSION/N` during which the container did not stand still. They are no defects.
+    pub inconsistent: Vec<String>,
     /// The defects.
     pub problems: Vec<ContainerProblem>,
 }
@@ -50,21 +52,21 @@ pub fn validate(
             }
             report.snapshots_checked += 1;
             let subject = format!("{}/{number}", history.id());
-            let mut add = |problem: String| {
-                let subject = subject.clone();
-                report.problems.push(ContainerProblem { subject, problem });
-            };
+            let defect = |problem: String| ContainerProblem { subject: subject.clone(), problem };
             let record = match history.record(number) {
                 Ok(record) => record,
                 Err(error) => {
-                    add(error.to_string());
+                    report.problems.push(defect(error.to_string()));
                     continue;
                 }
             };
+            if !record.is_consistent {
+                report.inconsistent.push(subject.clone());
+            }
             for mount in record.volumes() {
                 let Some(name) = &mount.tree else { continue };
                 if let Err(error) = history.volume(number, name) {
-                    add(error.to_string());
+                    report.problems.push(defect(error.to_string()));
                 }
             }
             if let Some(image) = &record.image.committed {

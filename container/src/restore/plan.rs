@@ -15,7 +15,8 @@ use super::{
     sharing, survey, users,
 };
 use crate::{
-    ContainerError, ContainerHistory, ContainerRecord, Docker, MountKind, MountRecord, Patience,
+    ContainerError, ContainerHistory, ContainerRecord, Docker, INCONSISTENT, MountKind,
+    MountRecord, Patience,
 };
 use nono_engine::snapshot::{RestorationMode, VolumeSource};
 
@@ -29,6 +30,8 @@ pub struct ContainerPlan {
     pub session_id: String,
     /// The number of the snapshot.
     pub snapshot: u64,
+    /// Whether the container stood still during the snapshot.
+    pub is_consistent: bool,
     /// The way.
     pub mode: RestorationMode,
     /// The engine's id of the recorded container, or of the one that a restore put in its place.
@@ -115,6 +118,7 @@ pub fn plan(job: Job<'_>, options: &RestoreOptions) -> Result<ContainerPlan, Res
     let mut plan = ContainerPlan {
         session_id: job.history.id(),
         snapshot: job.number,
+        is_consistent: record.is_consistent,
         mode: options.way.mode(),
         original_id,
         original_name: original_name.to_owned(),
@@ -128,6 +132,9 @@ pub fn plan(job: Job<'_>, options: &RestoreOptions) -> Result<ContainerPlan, Res
         not_started: None,
         warnings: Vec::new(),
     };
+    if !record.is_consistent {
+        plan.warnings.push(format!("snapshot {} is {INCONSISTENT}", job.snapshot()));
+    }
     if let Way::VolumesOnly(wanted) = &options.way {
         plan.will_start = false;
         let state =
@@ -169,7 +176,9 @@ pub fn plan(job: Job<'_>, options: &RestoreOptions) -> Result<ContainerPlan, Res
         plan.will_start = plan.not_started.is_none();
         plan.name = new_name(job.docker, &record.name, options.name.as_deref()).map_err(refused)?;
     }
-    (plan.image, plan.warnings) = image(job, &record)?;
+    let lacks;
+    (plan.image, lacks) = image(job, &record)?;
+    plan.warnings.extend(lacks);
     plan.volumes = new_volumes(job, &record, &options.way)?;
     warn(&record, &mut plan);
     refuse_missing_networks(job, &record)?;

@@ -169,6 +169,59 @@ fn without_a_pause_the_container_runs_on_and_its_snapshot_is_not_called_consiste
 }
 
 #[test]
+fn every_command_that_names_an_inconsistent_snapshot_says_so() {
+    let Some(daemon) = daemon() else { return };
+    let fixture = Fixture::new();
+    let container = Container::run(daemon, "marked", &["-v", "/data"]);
+    for (number, more, is_consistent) in [(0, "--json", true), (1, "--no-pause", false)] {
+        daemon.nono(&fixture, &["container", "snapshot", &container.name, more]).success();
+        let id = format!("{}/{number}", container.name);
+        let nono = |arguments: &[&str]| {
+            daemon.nono(&fixture, &[&["container"], arguments].concat()).success()
+        };
+        let list = nono(&["list", &container.name, "--json"]).json();
+        assert_eq!(list[0]["snapshots"][number]["is_consistent"], is_consistent);
+        let list = nono(&["list", &container.name]).stdout;
+        let line = list.lines().nth(number + 1).unwrap();
+        assert_eq!(line.contains("inconsistent"), !is_consistent, "{list}");
+        // No defect: the command succeeds.
+        let validated = nono(&["validate", &id, "--json"]).json();
+        let inconsistent = validated["inconsistent"].as_array().unwrap().len();
+        assert_eq!(inconsistent, usize::from(!is_consistent));
+        let validated = nono(&["validate", &id]).stdout;
+        assert_eq!(validated.contains("inconsistent"), !is_consistent, "{validated}");
+        for way in [&["--dry-run"][..], &["--no-start"]] {
+            let restored = nono(&[&["restore", &id], way].concat());
+            assert_eq!(restored.stderr.contains("inconsistent"), !is_consistent, "{way:?}");
+            let report = nono(&[&["restore", &id, "--json"], way].concat()).json();
+            assert_eq!(report["is_consistent"], is_consistent, "{report}");
+            for name in [&report["name"], &Value::from(name_of_new(&restored.stdout))] {
+                daemon.docker(&["rm", "-f", "-v", name.as_str().unwrap()]);
+            }
+        }
+    }
+}
+
+/// The name in "NAME made from …", the last line of a restore.
+fn name_of_new(said: &str) -> String {
+    said.lines().last().unwrap().split(' ').next().unwrap().to_owned()
+}
+
+#[test]
+fn an_image_with_too_many_layers_is_said_with_the_ways_on() {
+    let Some(daemon) = daemon() else { return };
+    let fixture = Fixture::new();
+    let container = Container::run(daemon, "layers", &[]);
+    let proxy = Proxy::start(&daemon.socket(), "/commit", At::Refuse("max depth exceeded"));
+    let arguments = ["container", "snapshot", &container.name];
+    let refused = finished(proxy.lead(fixture.command(&arguments)).output().unwrap());
+    let refused = refused.fails(1, "the largest number of layers");
+    assert!(refused.says("--no-image") && refused.says("docker import"), "{}", refused.stderr);
+    assert_eq!(container.state().as_deref(), Some("running"));
+    daemon.nono(&fixture, &["container", "snapshot", &container.name, "--no-image"]).success();
+}
+
+#[test]
 fn a_restarting_container_is_refused() {
     let Some(daemon) = daemon() else { return };
     if !daemon.engine().has_or_notes(Ability::RestartingState) {

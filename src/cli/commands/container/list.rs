@@ -47,6 +47,8 @@ struct SnapshotLine {
     trigger: Option<Trigger>,
     run_id: Option<String>,
     message: Option<String>,
+    /// Whether the container stood still; `None`: the record is damaged.
+    is_consistent: Option<bool>,
     has_image: bool,
     volume_count: u64,
     file_count: u64,
@@ -98,6 +100,7 @@ fn session(history: &ContainerHistory<'_>, waiting: &[String]) -> Result<Session
             trigger: record.as_ref().map(|record| record.trigger),
             run_id: record.as_ref().and_then(|record| record.run_id.clone()),
             message: manifest.label,
+            is_consistent: record.as_ref().map(|record| record.is_consistent),
             has_image: record.as_ref().is_some_and(|record| record.image.committed.is_some()),
             volume_count: record.as_ref().map_or(0, |record| record.volumes().count() as u64),
             file_count: totals.file_count,
@@ -131,9 +134,10 @@ fn print(report: &[SessionReport], context: &Context) -> Result<(), CliError> {
         for line in &session.snapshots {
             let trigger = line.trigger.map_or("damaged", Trigger::word);
             let message = line.message.as_deref().map(super::super::quoted).unwrap_or_default();
+            let mark = if line.is_consistent == Some(false) { "  inconsistent" } else { "" };
             writeln!(
                 out,
-                "  {:>3}  {}  {trigger}  {} volumes, {}{message}",
+                "  {:>3}  {}  {trigger}  {} volumes, {}{mark}{message}",
                 line.snapshot,
                 absolute_time(line.taken, &Zoned::now()),
                 line.volume_count,

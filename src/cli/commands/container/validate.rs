@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::cli::Outcome;
 use crate::cli::context::Context;
-use nono_container::{ContainerHistory, Docker, LocalStorage, validate};
+use nono_container::{ContainerHistory, Docker, INCONSISTENT, LocalStorage, validate};
 use nono_engine::path_text::Shown;
 
 /// Arguments of `nono container validate`.
@@ -33,6 +33,9 @@ pub(super) fn run(args: &ValidateArgs, storage: &LocalStorage, context: &Context
         for problem in &report.problems {
             let text = Shown::bytes(problem.problem.as_bytes()).to_string();
             writeln!(out, "{}: {text}", problem.subject)?;
+        }
+        for snapshot in &report.inconsistent {
+            writeln!(out, "{snapshot}: {INCONSISTENT}")?;
         }
         let (snapshots, images) = (report.snapshots_checked, report.images_checked);
         let problems = report.problems.len();
