@@ -64,6 +64,7 @@ mod observe;
 mod outside;
 mod own_terminal;
 mod owners;
+mod package_managers;
 mod packs;
 mod paging;
 mod past;
