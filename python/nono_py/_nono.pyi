@@ -282,6 +282,25 @@ class SessionMetadata:
     def set_network_events(self, events: Sequence[dict[str, Any]]) -> None:
         """Replaces the network events. They are kept as JSON."""
 
+    @property
+    def executable_identity(self) -> None:
+        """Always ``None``: nono records files and no digest of the program. The property is there for
+        scripts that were written for the other package of this name."""
+
+    @property
+    def audit_event_count(self) -> int:
+        """Always 0: nono keeps no log of audit events. The property is there for scripts that were
+        written for the other package of this name."""
+
+    @property
+    def audit_integrity(self) -> None:
+        """Always ``None``: nono keeps no log of audit events whose integrity it could tell.
+        :attr:`session_root` proves the snapshots instead."""
+
+    @property
+    def audit_attestation(self) -> None:
+        """Always ``None``: nono signs nothing. :attr:`session_root`, noted elsewhere, is the proof."""
+
     def to_json(self) -> str:
         """The session as the JSON document that its manifest is."""
 

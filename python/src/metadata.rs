@@ -153,6 +153,33 @@ impl SessionMetadata {
         Ok(())
     }
 
+    /// Always ``None``: nono records files and no digest of the program. The property is there for
+    /// scripts that were written for the other package of this name.
+    #[getter]
+    fn executable_identity(&self) -> Option<Py<PyAny>> {
+        None
+    }
+
+    /// Always 0: nono keeps no log of audit events. The property is there for scripts that were
+    /// written for the other package of this name.
+    #[getter]
+    fn audit_event_count(&self) -> u64 {
+        0
+    }
+
+    /// Always ``None``: nono keeps no log of audit events whose integrity it could tell.
+    /// :attr:`session_root` proves the snapshots instead.
+    #[getter]
+    fn audit_integrity(&self) -> Option<Py<PyAny>> {
+        None
+    }
+
+    /// Always ``None``: nono signs nothing. :attr:`session_root`, noted elsewhere, is the proof.
+    #[getter]
+    fn audit_attestation(&self) -> Option<Py<PyAny>> {
+        None
+    }
+
     /// The session as the JSON document that its manifest is.
     fn to_json(&self) -> PyResult<String> {
         serde_json::to_string_pretty(&self.0).map_err(wrong_json)

@@ -347,6 +347,26 @@ def test_metadata_of_a_new_session() -> None:
     assert (meta.ended, meta.exit_code, meta.network_events) == (None, None, [])
 
 
+def test_metadata_has_the_audit_fields_of_the_other_package_and_they_are_constant() -> None:
+    constants = {
+        "executable_identity": None,
+        "audit_event_count": 0,
+        "audit_integrity": None,
+        "audit_attestation": None,
+    }
+    meta = SessionMetadata("session", ["agent"], ["/work"])
+    # A document that has such fields proves nothing: nono did not make them.
+    claimed = json.dumps({**json.loads(meta.to_json()), "audit_event_count": 9})
+    for session in (meta, SessionMetadata.from_json(claimed)):
+        for name, value in constants.items():
+            found = getattr(session, name)
+            assert found == value and type(found) is type(value), name
+            assert isinstance(getattr(SessionMetadata, name).__doc__, str), name
+            with pytest.raises(AttributeError):
+                setattr(session, name, value)
+    assert not constants.keys() & json.loads(meta.to_json()).keys()
+
+
 def test_metadata_is_saved_and_loaded(manager: SnapshotManager, tmp_path: Path, work: Path) -> None:
     baseline = manager.create_baseline()
     meta = SessionMetadata("session", ["agent", os.fsdecode(b"\xff")], [work])
