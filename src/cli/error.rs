@@ -326,6 +326,14 @@ impl From<RestoreError> for CliError {
             RestoreError::ProjectFull { .. } => {
                 Self::failed(message).with_hint("make space on that disk, and repeat this")
             }
+            RestoreError::OnlyRemoved { safety, .. } => {
+                let back = match safety {
+                    Some(_) => format!("; {NONO} redo brings back what is removed"),
+                    None => String::new(),
+                };
+                Self::failed(message)
+                    .with_hint(format!("make space on that disk and repeat this{back}"))
+            }
             RestoreError::Content { ref source, .. } if source.is_damage() => {
                 Self::failed(error.to_string())
                     .with_hint(format!("`{NONO} rollback verify` says what else is damaged"))

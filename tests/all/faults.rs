@@ -286,10 +286,17 @@ fn a_quota_stops_a_restore_before_it_changes_anything() {
     fixture.write("filler", filler);
     assert!(Command::new("sync").arg("-f").arg(&project).status().unwrap().success());
     let full = observe(&project);
-    let refused = fixture.nono(&["rollback", "restore", "latest"]).fails(1, "uota");
+    // The file system has space, and the filler is not meant.
+    let refused = fixture.nono(&["rollback", "restore", "latest", "file*"]).fails(1, "uota");
     assert!(refused.stderr.contains("nothing was changed"), "{}", refused.stderr);
     assert_same(&full, &observe(&project));
-    fs::remove_file(project.join("filler")).unwrap();
+    // Too little goes anyway: 1 MiB.
+    fs::rename(project.join("filler"), project.join("kept")).unwrap();
+    fixture.write("file00", vec![1; 1 << 20]);
+    let refused = fixture.nono(&["rollback", "restore", "latest", "file*"]).fails(1, "uota");
+    assert!(refused.stderr.contains("nothing was changed"), "{}", refused.stderr);
+    assert!(project.join("file00").exists());
+    // Enough does.
     fixture.nono(&["rollback", "restore", "latest"]).success();
     assert_same(&before, &observe(&project));
     drop(quota);

@@ -129,6 +129,17 @@ pub enum RestoreError {
         /// The call that failed.
         cause: Box<RestoreError>,
     },
+    /// On a full disk, what goes anyway was removed first, and then the rest failed. No path of the
+    /// rest has changed.
+    #[error("{removed} paths that go anyway are removed, and the rest is not restored: {cause}")]
+    OnlyRemoved {
+        /// The number of removed paths.
+        removed: usize,
+        /// The snapshot that holds them, unless there was no room for one.
+        safety: Option<u64>,
+        /// Why the rest failed.
+        cause: Box<RestoreError>,
+    },
     /// The journal of an interrupted restore cannot be read.
     #[error("the journal of a restore, {}, cannot be used: {reason}", Shown::path(path))]
     DamagedJournal {
@@ -438,15 +449,26 @@ impl RestoreError {
 
     /// Whether a disk, or what this user may have of it, is full.
     pub(super) fn is_disk_full(&self) -> bool {
+        self.has_kind(io::ErrorKind::StorageFull)
+            || self.is_quota()
+            || matches!(self, Self::NoSpace { .. })
+    }
+
+    /// Whether it is the user's share of a disk that is used up.
+    pub(super) fn is_quota(&self) -> bool {
+        self.has_kind(io::ErrorKind::QuotaExceeded)
+    }
+
+    /// Whether one of its causes is an error of this kind.
+    fn has_kind(&self, kind: io::ErrorKind) -> bool {
         let mut cause: Option<&(dyn Error + 'static)> = Some(self);
         while let Some(error) = cause {
-            let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
-            if let Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) = kind {
+            if error.downcast_ref::<io::Error>().map(io::Error::kind) == Some(kind) {
                 return true;
             }
             cause = error.source();
         }
-        matches!(self, Self::NoSpace { .. })
+        false
     }
 
     /// Names the disk of the project, if this says that it is full. `dirs`: its directories that

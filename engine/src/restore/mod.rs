@@ -20,6 +20,7 @@ mod copy_plan;
 mod discard;
 mod error;
 mod extent;
+mod full_disk;
 mod journal;
 mod make;
 mod makers;
@@ -73,6 +74,7 @@ pub use copy_out::{CopyOptions, CopyReport, Owner, OwnersLeft};
 pub use copy_plan::{InPlace, PlannedCopy};
 pub use discard::DiscardReport;
 pub use error::RestoreError;
+use full_disk::Part;
 #[cfg(feature = "fuzzing")]
 pub(crate) use journal::Journal;
 pub(crate) use makers::{changed_by_session, count_by_maker};
@@ -328,8 +330,26 @@ impl SnapshotManager {
         // Nothing may be collected between the plan and the last byte.
         let _store_lock = self.lock_store()?;
         self.refuse_container(number)?;
+        self.restore_in_parts(number, options)
+    }
+
+    /// Plans from the disk, and carries a part of the plan out. Under the locks.
+    fn restore_part(
+        &self,
+        number: u64,
+        options: &RestoreOptions,
+        part: Part,
+    ) -> Result<RestoreReport, RestoreError> {
         let states = self.states(number)?;
         let Prepared { mut planned, before, is_store_full } = self.prepare(&states, options)?;
+        if let Part::Removals { free } = part {
+            planned.plan.keep_removals(free);
+        }
+        let is_first_part = matches!(part, Part::Removals { .. });
+        let safety_snapshot = match part {
+            Part::Rest { safety: Some(safety) } => Some(safety),
+            _ => before.safety,
+        };
         if !planned.blocked.is_empty() && !is_refused(options, &planned.conflicts) {
             return Err(RestoreError::Blocked { blocked: planned.blocked });
         }
@@ -337,7 +357,7 @@ impl SnapshotManager {
             at: Timestamp::now(),
             snapshot: number,
             safety_snapshot: None,
-            is_partial: !options.is_whole(),
+            is_partial: !options.is_whole() || is_first_part,
             undoes_steps: false,
             left_some: false,
             has_merged: !planned.merged.is_empty(),
@@ -355,7 +375,7 @@ impl SnapshotManager {
         // For the times of some directories alone, nobody writes to a full disk.
         let is_done = plan.is_empty() || is_store_full && plan.changes.is_empty();
         if is_refused(options, &planned.conflicts) || is_done {
-            if options.takes_back && !is_refused(options, &planned.conflicts) {
+            if options.takes_back && !is_first_part && !is_refused(options, &planned.conflicts) {
                 // Somebody did it by other means; else it would be the last undo for ever.
                 self.note(record);
             }
@@ -363,11 +383,11 @@ impl SnapshotManager {
             plan::sort(&mut report.skipped);
             return Ok(report);
         }
-        report.safety_snapshot = before.safety;
+        report.safety_snapshot = safety_snapshot;
         report.directory_times = plan.directory_times();
         // The journal has it too, for whoever finishes the restore after a crash.
         planned.plan.skipped = skipped;
-        record.safety_snapshot = before.safety;
+        record.safety_snapshot = safety_snapshot;
         record.left_some = report.has_kept_newer();
         let target = &states.target.manifest;
         self.store_merged(&mut planned.plan)?;

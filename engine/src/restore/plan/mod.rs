@@ -126,11 +126,8 @@ impl RestorePlan {
     /// Removed paths, the most bytes first, each with all that is in it. Nothing of git directories
     /// is among them: they change as a whole.
     pub(super) fn removed_contents(&self) -> Vec<PathBuf> {
-        let made: HashSet<&[u8]> = self.actions.directories.iter().map(Vec::as_slice).collect();
-        let is_gone = |path: &[u8]| !made.contains(path) && !self.actions.has_put(path);
         let removals = &self.actions.removals;
-        let gone: HashSet<&[u8]> =
-            removals.iter().map(|it| it.path.as_slice()).filter(|path| is_gone(path)).collect();
+        let gone = self.actions.gone();
         let mut bytes: HashMap<&[u8], u64> = HashMap::new();
         for removal in removals.iter().filter(|it| gone.contains(it.path.as_slice())) {
             let outermost = byte_path::ancestors(&removal.path).find(|above| gone.contains(above));
@@ -184,6 +181,13 @@ impl Actions {
     pub(super) fn sort_puts(&mut self) {
         // They come in long sorted runs; an unstable sort would make nothing of that.
         self.puts.sort_by(|a, b| a.path.cmp(&b.path));
+    }
+
+    /// The paths that are removed and do not come again as something else.
+    pub(super) fn gone(&self) -> HashSet<&[u8]> {
+        let made: HashSet<&[u8]> = self.directories.iter().map(Vec::as_slice).collect();
+        let removed = self.removals.iter().map(|removal| removal.path.as_slice());
+        removed.filter(|path| !made.contains(path) && !self.has_put(path)).collect()
     }
 
     fn has_put(&self, path: &[u8]) -> bool {
