@@ -336,9 +336,7 @@ impl Model {
             self.taken_back.retain(|(of, _)| *of != session);
             self.taken_back.extend(earlier.into_iter().map(|path| (session.clone(), path)));
         }
-        // The session holds what its command left, so to find that is no later change.
-        let known = &self.runs[&session].after;
-        self.check(&from, &to, &before, &after, [&|_| true, &|_| false], known, &report, false);
+        self.check(&from, &to, &before, &after, [&|_| true, &|_| false], &from, &report, false);
         self.keep(Replaced { before, after, taken_back }, &report);
     }
 

@@ -32,6 +32,67 @@ fn a_session_that_cannot_be_undone_is_not_passed_over_for_an_earlier_one() {
 }
 
 #[test]
+fn a_redo_takes_no_later_change_for_the_state_that_the_session_left() {
+    // A command, an edit after it, and an edit after the undo that makes the command's state again.
+    let cases = [
+        ("rm a", "echo 1 > a", "rm a"),
+        ("echo 2 > a", "echo 3 > a", "echo 2 > a"),
+        ("rm a", "mkdir a", "rm -r a; echo 1 > a; rm a"),
+        ("ln -s b a2", "rm a2; echo 3 > a2", "rm -f a2; ln -s b a2"),
+    ];
+    for (command, edit, later) in cases {
+        let fixture = Fixture::new();
+        fixture.write("a", "1\n");
+        fixture.write("b", "1\n");
+        let shell = |script| {
+            let mut shell = Command::new("sh");
+            assert!(
+                shell
+                    .args(["-c", script])
+                    .current_dir(fixture.project())
+                    .status()
+                    .unwrap()
+                    .success()
+            );
+        };
+        fixture.record(&format!("{command}; echo 2 > b")).success();
+        shell(edit);
+        let before = observe(&fixture.project());
+        fixture.nono(&["undo", "--yes", "--force"]).success();
+        shell(later);
+        let edited = observe(&fixture.project());
+        let place = format!("{command}, {edit}, {later}");
+        let refused = fixture.nono(&["redo", "--yes"]);
+        assert_eq!(refused.code, 1, "{place}: {}", refused.stderr);
+        assert!(refused.says("was changed after the session"), "{place}: {}", refused.stderr);
+        assert_same(&edited, &observe(&fixture.project()));
+        fixture.nono(&["redo", "--yes", "--force"]).success();
+        assert_same(&before, &observe(&fixture.project()));
+    }
+}
+
+#[test]
+fn each_restore_of_one_file_is_taken_back_in_turn() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    fixture.record("printf 2 > a").success();
+    fixture.write("a", "3");
+    let read = || fs::read_to_string(fixture.project().join("a")).unwrap();
+    let mut seen = vec![read()];
+    // The newest different version is the command's, and then the edit in a safety snapshot.
+    for _ in 0..2 {
+        fixture.nono(&["restore", "a"]).success();
+        seen.push(read());
+    }
+    assert_eq!(seen, ["3", "2", "3"]);
+    for expected in ["2", "3"] {
+        fixture.nono(&["redo", "--yes"]).success();
+        assert_eq!(read(), expected);
+    }
+    fixture.nono(&["redo", "--yes"]).fails(1, "nothing here is undone");
+}
+
+#[test]
 fn undo_again_takes_the_session_before_and_redo_goes_the_same_way_back() {
     let projects = Projects::new();
     let mut states = vec![observe(&projects.dir("q1"))];

@@ -8,7 +8,8 @@
 //! snapshot) before, and also if a restore of that safety snapshot brought it back. A path whose
 //! time alone moved since is none: its bytes are known. In a session that is open, running or
 //! interrupted, later changes are its own; but a redo takes back a restore, and guards what came
-//! after that. An undo is about the changes of the session: a path without one is in conflict with
+//! after that. It knows the state that the restore left, and not the one that the command left. An
+//! undo is about the changes of the session: a path without one is in conflict with
 //! nothing and stays, whatever is to become of the conflicts. And of a session of snapshots that
 //! were taken by hand, and of an agent, it guards what is newer than the last of them.
 
@@ -253,18 +254,44 @@ pub(super) fn restored(
     })
 }
 
+/// The last state that nothing came after, but for later changes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LastKnown<'a> {
+    state: &'a SnapshotManifest,
+    /// Restores from before this snapshot explain nothing.
+    since: u64,
+}
+
+impl<'a> LastKnown<'a> {
+    /// The state that the session left.
+    pub(super) fn of_session(chain: &'a [LoadedManifest]) -> Option<Self> {
+        Some(Self { state: last_ordinary(chain)?, since: 0 })
+    }
+
+    /// The state that a restore left, whose safety snapshot this is.
+    pub(super) fn of_restore(
+        chain: &'a [LoadedManifest],
+        safety: &SnapshotManifest,
+    ) -> Option<Self> {
+        let left = safety.restores?;
+        let left = chain.iter().find(|loaded| loaded.manifest.number == left)?;
+        Some(Self { state: &left.manifest, since: safety.number })
+    }
+}
+
 /// The paths of a plan that are in conflict, sorted by path.
 pub(super) fn conflicts(
     store: &dyn ObjectSource,
     chain: &[LoadedManifest],
+    known: Option<LastKnown<'_>>,
     current_root: &ContentHash,
     plan: &RestorePlan,
 ) -> Result<Conflicts, StoreError> {
-    let Some(last) = last_ordinary(chain) else { return Ok(Conflicts::default()) };
+    let Some(LastKnown { state: last, since }) = known else { return Ok(Conflicts::default()) };
     let unknown = NotCapturedSet::new(last);
     let mut later = Alongside::new(diff::differences(store, &last.merkle_root, current_root)?);
     let mut restored = Vec::new();
-    for (before, after) in self::restored(chain) {
+    for (before, after) in self::restored(chain).filter(|(before, _)| before.number >= since) {
         let (before, after) = (&before.merkle_root, &after.merkle_root);
         restored.push(Alongside::new(diff::differences(store, before, after)?));
     }

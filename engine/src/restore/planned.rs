@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use super::check_selection::{Present, check_selection};
-use super::conflicts::{self, AllConflicts, OverwrittenEdit, RepositoryConflict};
+use super::conflicts::{self, AllConflicts, LastKnown, OverwrittenEdit, RepositoryConflict};
 use super::makers::{self, Link, Makers, Window};
 use super::merge::Merger;
 use super::merged::{self, Settled};
@@ -116,7 +116,15 @@ impl SnapshotManager {
             plan.narrow(|path, _| is_meant(path), |path, _| is_meant(path), &stays);
         }
         let mut conflicts = if has_later_changes {
-            let mut paths = conflicts::conflicts(source, chain, current_root, &plan)?;
+            let mut known = LastKnown::of_session(chain);
+            // An undo of steps left a state of its own, which is recorded.
+            let mut restores = metadata.restores.iter();
+            let undoes_steps =
+                restores.any(|it| it.safety_snapshot == Some(target.number) && it.undoes_steps);
+            if options.takes_back && !undoes_steps {
+                known = LastKnown::of_restore(chain, target).or(known);
+            }
+            let mut paths = conflicts::conflicts(source, chain, known, current_root, &plan)?;
             let repositories =
                 repositories.conflicts(source, chain, current_root, &plan, &mut paths)?;
             AllConflicts { paths, repositories, ..AllConflicts::default() }
