@@ -144,7 +144,7 @@ fn placed(text: &str, cwd: Option<&Path>) -> Option<PathBuf> {
     let path = match of_home {
         Some("") => PathBuf::from("~"),
         Some(rest) if rest.starts_with('/') => PathBuf::from(format!("~{rest}")),
-        // Of another user, or of a variable that is not known.
+        // It is another user's, or of a variable that is not known.
         _ if text.starts_with(['~', '$']) => return None,
         _ if text.starts_with('/') => PathBuf::from(text),
         _ => cwd?.join(text),
@@ -204,7 +204,7 @@ fn looked_at(named: Vec<NamedPath>, home: Option<&Path>) -> Vec<NamedPath> {
             (Ok(_), None) => continue,
             (Err(_), _) => path,
         };
-        // Of a path with `..` only the kernel says where it leads.
+        // Only the kernel says where a path with `..` leads.
         let place = sys::canonical_parent(&path).unwrap_or_else(|_| {
             let plain = sys::plain_absolute(&path, Path::new("/"));
             match (plain.parent(), plain.file_name()) {
@@ -217,7 +217,7 @@ fn looked_at(named: Vec<NamedPath>, home: Option<&Path>) -> Vec<NamedPath> {
             continue;
         }
         let found = sys::stat_of(&place);
-        // What is written through a symlink is its target.
+        // A write through a symlink changes its target.
         if found.as_ref().is_ok_and(|it| it.is_some_and(|stat| stat.kind == FileKind::Symlink)) {
             pending.extend(sys::real_path(&place));
         }

@@ -181,7 +181,7 @@ impl Spool {
         Ok(self.dir.replace_file(NOTICE.as_bytes(), text.as_bytes(), 0o600, false)?)
     }
 
-    /// What was left, for the hook that removes it.
+    /// The rest, for the hook that removes it.
     pub fn take_notice(&self) -> Option<String> {
         let bytes = self.dir.read(NOTICE.as_bytes(), MAX_BYTES).ok()?;
         self.dir.remove_file(NOTICE.as_bytes()).ok()?;

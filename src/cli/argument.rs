@@ -85,7 +85,7 @@ pub(super) fn is_there(path: &Path) -> bool {
     matches!(sys::kind_of(&path), Ok(Some(_)))
 }
 
-/// What is recorded of a path.
+/// The record of a path.
 pub(super) enum Recorded {
     /// A version that differs from what is there now.
     Other(Box<Earlier>),

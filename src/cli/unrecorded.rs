@@ -142,7 +142,7 @@ pub(super) fn report_lost(lost: &[Lost], context: &Context) {
     }
 }
 
-/// What a step of a session that tracks this names, one line for each path.
+/// The paths that a step of a session that tracks this names, one line for each.
 pub(super) fn lines_of_step(step: &UnrecordedStep, tracked_paths: &[PathBuf]) -> Vec<String> {
     let UnrecordedStep { outside, gone, unnamed, .. } = step;
     let of_outside = |it: &OutsidePath| {

@@ -365,7 +365,7 @@ fn symlinks_that_a_version_lists_are_left_out_and_those_of_the_command_are_undon
     fixture.nono(&["rollback", "restore", ID, "--force"]).success();
     assert!(!place("made").is_symlink(), "the command made it");
     assert!(place("later").is_symlink() && place("kept").is_symlink());
-    assert!(!place("gone").is_symlink(), "nobody knows where it led");
+    assert!(!place("gone").is_symlink(), "its target is unknown");
     assert!(!place("README.md").is_symlink());
     assert_eq!(fs::read_to_string(place("README.md")).unwrap(), "# Shop\n");
     fixture.nono(&["rollback", "verify", ID]).success();

@@ -43,7 +43,7 @@ fn a_path_alone_is_printed_shown_and_compared() {
         let line = now.map(|now| format!("\n+{now}"));
         assert!(line.is_err() || patch.contains(&line.unwrap()), "{path}: {patch}");
     }
-    // What is as in all of its versions.
+    // A path that is as in all of its versions.
     fixture
         .nono(&["cat", "still"])
         .fails(1, "no version of still that was recorded here differs from now");
@@ -159,7 +159,7 @@ fn a_path_is_meant_from_where_one_stands_and_comes_before_names_of_sessions() {
         fixture.command(&["cat", "file"]).current_dir(&inside).output().unwrap(),
     );
     assert_eq!(printed.success().stdout, "1\n");
-    // What is there is a path, also where a session has its name.
+    // An existing path is a path, also where a session has its name.
     fixture.nono(&["snapshot", "-m", "named"]).success();
     assert_eq!(fixture.nono(&["cat", "named"]).success().stdout, "1\n");
     let id = fixture.latest();

@@ -173,7 +173,7 @@ fn a_step_that_removes_a_left_out_file_is_listed() {
     let agent = Agent::new(&fixture, "codex");
     agent.hook("SessionStart", &json!({"source": "startup"}));
     agent.prompt("clean up");
-    // What changes in left-out directories is no step: each build would be one.
+    // A change in a left-out directory is no step: each build would be one.
     agent.shell("echo 2 > out/new");
     agent.shell("rm big.iso");
     agent.shell("rm -r out; echo 2 > a");
@@ -246,7 +246,7 @@ fn precious_ignored_files_are_recorded_up_to_a_larger_limit_and_cost_only_their_
         .collect();
     // The directory is larger than 64 MiB.
     assert_eq!(left, ["large", "plain.bin"]);
-    // What a further snapshot does: counted, and not timed.
+    // The work of a further snapshot: counted, and not timed.
     let id = fixture.latest();
     let again = || {
         crate::fixture::settle();

@@ -18,7 +18,7 @@ use crate::terminal::Terminal;
 
 /// Both walls, and the first alone.
 const WALLS: [&str; 2] = ["on", "off"];
-/// What is typed in the other terminal.
+/// The text that is typed in the other terminal.
 const TYPED: &[u8] = b"a password\n";
 
 /// Another terminal of the same user, in which something was typed that nothing has read yet.
@@ -52,7 +52,7 @@ impl Other {
         (&self.screen).write_all(TYPED).unwrap();
     }
 
-    /// What was typed is there to be read, and nothing else; nothing was written.
+    /// The typed text is there to be read, and nothing else; nothing was written.
     #[track_caller]
     fn assert_untouched(&self, after: &str) {
         let mut buffer = [0; 64];

@@ -37,12 +37,12 @@ pub struct StayingArchive {
     pub reason: String,
 }
 
-/// What becomes of the damaged archives of a session.
+/// The fate of the damaged archives of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DamageReport {
-    /// Those that may go, deltas before what they depend on.
+    /// Archives that may go, deltas before what they depend on.
     pub going: Vec<ArchiveName>,
-    /// Those that stay.
+    /// Archives that stay.
     pub staying: Vec<StayingArchive>,
 }
 
@@ -50,7 +50,7 @@ pub struct DamageReport {
 /// them.
 ///
 /// # Errors
-/// When the place or the store cannot be read, or somebody asked to stop.
+/// When the place or the store cannot be read, or it is stopped.
 pub fn replaceable(
     place: &Place,
     inventory: &Inventory,
@@ -93,7 +93,7 @@ pub fn replaceable(
 /// Removes archives of a session that are still damaged. `each` is told about each of them.
 ///
 /// # Errors
-/// When the place does not answer, or somebody asked to stop. The archives before are removed.
+/// When the place does not answer, or it is stopped. The archives before are removed.
 pub fn remove_damaged(
     place: &Place,
     session: &str,
@@ -129,7 +129,7 @@ fn damaged(
     read.chain(cut_off).cloned().collect()
 }
 
-/// What the store here has of a session.
+/// The part of a session that the store here has.
 enum Here {
     /// Its snapshots that are whole. The history at the remote is the one here, as far as sound
     /// archives tell.

@@ -135,7 +135,7 @@ pub fn usual_place(state_home: Option<OsString>, home: Option<OsString>) -> Opti
 pub struct FoundSessions {
     /// Directories of sessions, sorted.
     pub sessions: Vec<PathBuf>,
-    /// What is left of sessions that have no manifest, sorted: neither `session.json` nor
+    /// The rests of sessions that have no manifest, sorted: neither `session.json` nor
     /// `snapshots/000.json`.
     pub without_manifest: Vec<PathBuf>,
 }

@@ -42,9 +42,9 @@ const NOT_KNOWN: [&str; 6] = [
     "times below a second",
     "the paths that it left out",
 ];
-/// What versions do not record that list no symlinks.
+/// The gaps of versions that list no symlinks.
 const SYMLINKS_NOT_KNOWN: &str = "symlinks (it records the file behind a link)";
-/// What versions do not record that list symlinks.
+/// The gaps of versions that list symlinks.
 const TARGETS_NOT_KNOWN: &str = "targets of symlinks (it names the links)";
 
 /// The rule under which the tracked paths of an imported snapshot are left out.

@@ -86,7 +86,7 @@ fn symlinks(foreign: &ForeignSession) -> BTreeSet<&Vec<u8>> {
     foreign.snapshots.iter().flat_map(|has| has.symlinks.iter().flatten()).collect()
 }
 
-/// What the versions that made the snapshots do not record.
+/// The gaps of the versions that made the snapshots.
 fn not_known(foreign: &ForeignSession) -> Vec<&'static str> {
     let lists = |lists: bool| foreign.snapshots.iter().any(|has| has.symlinks.is_some() == lists);
     let of_old = lists(false).then_some(SYMLINKS_NOT_KNOWN);

@@ -1,4 +1,4 @@
-//! What a copy of a snapshot finds at the places of its paths.
+//! The state of the places that a copy of a snapshot writes to.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::sys::{self, Dir, FileKind};
 /// Longer files are not compared, and count as others.
 const MAX_COMPARED_BYTES: u64 = 64 << 20;
 
-/// What stands at the place of a path of a copy.
+/// The state of the place of a path of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InPlace {
     /// Nothing.
@@ -35,7 +35,7 @@ pub struct PlannedCopy {
     pub path: PathBuf,
     /// Its place.
     pub place: PathBuf,
-    /// What is there.
+    /// The present entry.
     pub found: InPlace,
 }
 

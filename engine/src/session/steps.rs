@@ -49,7 +49,7 @@ pub fn by_prompt(steps: Vec<StepEntry>) -> Vec<PromptSteps> {
     groups
 }
 
-/// What a step names that no snapshot holds, so that no undo brings it back.
+/// A path that a step names and no snapshot holds, so that no undo brings it back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct UnrecordedStep {
     /// Number of the step.

@@ -68,7 +68,7 @@ pub struct SessionSummary {
     /// Number of these that the agent made.
     #[serde(skip)]
     pub agent_step_count: u64,
-    /// What steps name that no snapshot holds, in order.
+    /// The paths that steps name and no snapshot holds, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unrecorded: Vec<UnrecordedStep>,
     /// Whether it holds a snapshot, or its command runs. One that was killed before its first

@@ -76,7 +76,7 @@ pub struct SessionMetadata {
     /// is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Of the state of an agent, the home directory of the user who recorded it, without symlinks:
+    /// For the state of an agent, the home directory of the user who recorded it, without symlinks:
     /// in another home, its paths are restored there. A fact of the session, as its command is.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "serde_optional_path")]
     pub home: Option<PathBuf>,

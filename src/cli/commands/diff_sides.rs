@@ -58,8 +58,8 @@ impl Words {
         Ok(found)
     }
 
-    /// What a file by itself is compared with. `None`: states are named, or several paths or a
-    /// directory, or all versions of the file are as now.
+    /// The state that a file by itself is compared with. `None`: states are named, or several paths
+    /// or a directory, or all versions of the file are as now.
     pub(super) fn earlier(&mut self, catalog: &Catalog) -> Result<Option<Earlier>, CliError> {
         let ([path], []) = (&self.paths[..], &self.states[..]) else { return Ok(None) };
         let place = sys::plain_absolute(path, &sys::current_or_former_dir()?);

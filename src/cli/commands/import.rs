@@ -41,7 +41,7 @@ pub(in crate::cli) struct ImportArgs {
 struct Report {
     sessions: Vec<ImportReport>,
     failed: Vec<Failed>,
-    /// What is left of sessions whose manifests are gone.
+    /// The rests of sessions whose manifests are gone.
     #[serde(with = "serde_paths")]
     without_manifest: Vec<PathBuf>,
 }

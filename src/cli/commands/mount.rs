@@ -206,7 +206,7 @@ struct Begun {
     report: Report,
 }
 
-/// What is to be mounted, and where.
+/// The tree to mount, and the place.
 struct Wanted {
     catalog: Catalog,
     directory: PathBuf,

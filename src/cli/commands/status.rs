@@ -47,7 +47,7 @@ struct Report {
     directory: PathBuf,
     /// The last session here that may have changed something.
     session: Option<SessionSummary>,
-    /// What it did in repositories, in a few words.
+    /// Its work in repositories, in a few words.
     #[serde(skip)]
     git: Option<String>,
     /// Later sessions here of agents that changed only what is not recorded.

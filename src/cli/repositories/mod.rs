@@ -115,7 +115,7 @@ impl Repositories {
         counts
     }
 
-    /// Those of the changes of a session.
+    /// The repositories that a session changed.
     ///
     /// # Errors
     /// When a state of the session cannot be read.
@@ -124,7 +124,7 @@ impl Repositories {
         Self::between(session, &old, &new)
     }
 
-    /// Those of the changes of one snapshot of a session.
+    /// The repositories that one snapshot of a session changed.
     ///
     /// # Errors
     /// When it, or the one before it, cannot be read.

@@ -389,7 +389,7 @@ impl SnapshotManager {
     }
 }
 
-/// The left-out paths of an earlier snapshot that are gone, and that nobody makes again.
+/// The left-out paths of an earlier snapshot that are gone, and that no program makes again.
 fn gone(then: &[NotCaptured], now: &[NotCaptured]) -> Vec<PathBuf> {
     let lost = diff::lost(then, now).into_iter();
     let gone = lost.filter(|lost| lost.what == LostAs::Gone && !lost.is_rebuildable);
