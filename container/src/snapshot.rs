@@ -1,8 +1,9 @@
 //! Taking a snapshot of a container.
 //!
-//! In this order: lock, contents of volumes ahead of the pause, pause, image, volumes, changed files,
-//! unpause, and only then the record and the snapshot's manifest. A failure on the way leaves no snapshot, removes the image that was
-//! made, and lets the container go on; where the engine does not allow that, the error says so.
+//! In this order: lock, contents of volumes ahead of the pause, pause, image, volumes, changed
+//! files, unpause, and only then the record and the snapshot's manifest. A failure on the way leaves
+//! no snapshot, removes the image that was made, and lets the container go on; where the engine does
+//! not allow that, the error says so.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -271,7 +272,7 @@ impl Taking<'_> {
     /// The source of earlier snapshots, or the one that is asked for.
     fn wanted_source(&self) -> Option<VolumeSource> {
         let before = self.history.container().volume_source.filter(|source| {
-            // What a restore is about to replace is recorded as fully as it can be.
+            // The paths that a restore is about to replace are recorded as fully as it can be.
             self.options.trigger != Trigger::BeforeRestore || *source == VolumeSource::Directory
         });
         before.or(self.options.volume_source)

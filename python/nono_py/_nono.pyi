@@ -284,8 +284,8 @@ class SessionMetadata:
 
     @property
     def executable_identity(self) -> None:
-        """Always ``None``: nono records files and no digest of the program. The property is there for
-        scripts that were written for the other package of this name."""
+        """Always ``None``: nono records files and no digest of the program. The property is there
+        for scripts that were written for the other package of this name."""
 
     @property
     def audit_event_count(self) -> int:
@@ -299,7 +299,8 @@ class SessionMetadata:
 
     @property
     def audit_attestation(self) -> None:
-        """Always ``None``: nono signs nothing. :attr:`session_root`, noted elsewhere, is the proof."""
+        """Always ``None``: nono signs nothing. :attr:`session_root`, noted elsewhere, is the
+        proof."""
 
     def to_json(self) -> str:
         """The session as the JSON document that its manifest is."""

@@ -82,7 +82,7 @@ impl Context {
     /// after it.
     ///
     /// # Errors
-    /// Those of the text, and a pager that could not be run.
+    /// As for the text, and a pager that could not be run.
     pub(super) fn show(
         &self,
         write: impl FnOnce(&mut dyn Write) -> Result<(), CliError>,

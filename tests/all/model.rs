@@ -142,7 +142,7 @@ fn text(first: &str) -> String {
     std::iter::once(format!("{first}\n")).chain(others).collect()
 }
 
-/// What a file is without the change from `new` back to `old`, if later changes touch nothing of
+/// The file without the change from `new` back to `old`, if later changes touch nothing of
 /// it. All three have the same number of lines, and no line has another one's text.
 fn merged(old: &Entry, new: &Entry, now: &Entry) -> Option<Entry> {
     let file = |entry: &Entry| match entry {

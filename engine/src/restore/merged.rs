@@ -149,7 +149,7 @@ pub(super) fn take_merged_before(
     let (Some(before), Some(after)) = (before, after) else { return Ok(()) };
     let undone = [&before.manifest.merkle_root, &after.merkle_root, &target.merkle_root];
     let trees = match Trees::read(source, undone) {
-        // What cannot be read explains nothing.
+        // A state that cannot be read explains nothing.
         Err(error) if error.is_damage() => return Ok(()),
         trees => trees?,
     };

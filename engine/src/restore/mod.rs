@@ -199,9 +199,8 @@ pub struct RestoreOptions {
     /// what the agent did: the user's own edits between the calls stay. Of an open session of
     /// snapshots or of an agent, what is newer than the last of them is a later change.
     pub is_undo: bool,
-    /// Whether an undo merges files with later changes also where `on_conflict` says what becomes of
-    /// later changes: it is then about those that cannot be merged. Otherwise it is about whole
-    /// files.
+    /// Whether an undo merges files with later changes also with an answer in `on_conflict`: that is
+    /// then about those that cannot be merged. Otherwise it is about whole files.
     pub always_merges: bool,
     /// Whether paths that cannot be changed stay, instead of everything.
     pub skip_blocked: bool,
@@ -502,7 +501,7 @@ fn unstable_among(changes: &[Change], target: &SnapshotManifest) -> Vec<PathBuf>
     among(&target.unstable, changes)
 }
 
-/// Those of some paths that change.
+/// The paths of a list that change.
 fn among(paths: &[PathBuf], changes: &[Change]) -> Vec<PathBuf> {
     // There may be millions of changes, and hardly any of these paths.
     let paths_meant: HashSet<&Path> = paths.iter().map(PathBuf::as_path).collect();

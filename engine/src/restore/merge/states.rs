@@ -107,7 +107,7 @@ fn one_of<T: PartialEq + Clone>(was: &T, made: &T, is: &T) -> Option<T> {
     (is == made || is == was).then(|| was.clone())
 }
 
-/// What is in a file or a symlink; of directories, that they are some.
+/// The contents of a file or a symlink. All directories are alike.
 fn contents(node: &Node) -> Option<Node> {
     match node {
         Node::Directory { .. } => None,

@@ -58,8 +58,8 @@ pub struct CaptureRequest<'a> {
     pub(crate) progress: &'a dyn Progress,
     /// About how much there is to capture, where an earlier snapshot tells.
     pub(crate) expected: Option<Amount>,
-    /// What changed at this moment or later is kept in no stat cache; `None`: the start of the
-    /// capture.
+    /// A path that changed at this moment or later is kept in no stat cache; `None`: the start of
+    /// the capture.
     pub(crate) racy_from: Option<FileTime>,
     /// Worker threads; 0 for one per core.
     pub(crate) threads: usize,
