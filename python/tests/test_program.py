@@ -155,7 +155,7 @@ def test_a_whole_store_is_mounted(
     fuse: None, made_here: SnapshotManager, work: Path, tmp_path: Path, nono: Nono
 ) -> None:
     with nono_py.mount(tmp_path / "mounted", root=nono.root) as mounted:
-        assert sorted(os.listdir(mounted)) == [made_here.session_id, "latest"]
+        assert sorted(os.listdir(mounted)) == [made_here.session_id, "by-project", "latest"]
         one = f"{mounted.directory}/latest/1{work}/one.txt"
         assert Path(one).read_text() == "changed"
 

@@ -248,13 +248,66 @@ fn new_snapshots_and_sessions_appear_and_removed_ones_go() {
 
     let second = record(&world.base.join("store"), &world.project).session_id();
     assert_eq!(world.shell(r#"readlink "$M/latest""#), second);
-    eventually("it is listed", || world.shell(r#"ls "$M""#).lines().count() == 3);
+    eventually("it is listed", || world.shell(r#"ls "$M""#).lines().count() == 4);
 
     let store = world.base.join("store");
     fs::remove_dir_all(store.join(&first)).unwrap();
     eventually("it is gone", || {
-        world.shell(r#"ls "$M""#) == format!("{second}\nlatest") && !world.past("0").exists()
+        world.shell(r#"ls "$M""#) == format!("{second}\nby-project\nlatest")
+            && !world.past("0").exists()
     });
+}
+
+#[test]
+fn a_project_is_a_folder_and_what_was_read_there_is_read_by_id_as_well() {
+    let Some(world) = World::new(varied) else { return };
+    fs::write(world.project.join("src/main.c"), "int main() { return 1; }\n").unwrap();
+    world.snapshot();
+    let list = |dir: &str| world.shell(&format!("{LIST} list {dir}"));
+    let by_project = r#"S="$M/by-project/project/latest";"#;
+    let shell = |script: &str| world.shell(&format!("{by_project} {script}"));
+    assert_eq!(
+        shell(r#"ls "$S/" | tr '\n' ' '; readlink "$S/../now""#),
+        format!("after before {}", world.project.display())
+    );
+    // Every attribute, the directory's own included.
+    assert_eq!(list("\"$M/by-project/project/latest/after\""), list("\"$P\""));
+    assert_eq!(shell(r#"diff -r --no-dereference -x fifo "$S/after" "$S/../now/.""#), "");
+    shell(r#"cp -a "$S/after" copy"#);
+    assert_eq!(list("copy"), list("\"$P\""));
+    let changed = shell(r#"diff -rq "$S/before" "$S/after" || true"#);
+    assert!(changed.lines().count() == 1 && changed.contains("main.c differ"), "{changed}");
+    // One inode, one page cache: what was read by id is not read again.
+    let same = r#"stat -c %i "$A" "$A/src/large" "$S/before" "$S/before/src/large" | sort | uniq"#;
+    assert_eq!(shell(same).lines().count(), 2);
+    let mount = world.mount.as_ref().unwrap();
+    shell(r#"cat "$A/src/large" > one"#);
+    let before = mount.counts();
+    shell(r#"cat "$S/before/src/large" | cmp - one"#);
+    let cost = mount.counts() - before;
+    assert_eq!(cost.read, 0, "{cost:?}");
+    // A directory that is open stays what it is, and the name moves on.
+    let moved = r#"cd "$S/after"; grep -c return src/main.c;
+        echo later > "$P/src/main.c"; cat src/main.c"#;
+    assert_eq!(shell(moved), "1\nint main() { return 1; }");
+    let open = fs::File::open(world.base.join("mnt/by-project/project/latest/after")).unwrap();
+    world.snapshot();
+    eventually("the name moves on", || shell(r#"cat "$S/after/src/main.c""#) == "later");
+    let kept = rustix::fs::openat(
+        &open,
+        "src/main.c",
+        rustix::fs::OFlags::RDONLY,
+        rustix::fs::Mode::empty(),
+    );
+    let kept = std::io::read_to_string(fs::File::from(kept.unwrap())).unwrap();
+    assert_eq!(kept, "int main() { return 1; }\n");
+    for change in ["mkdir \"$M/by-project/x\"", "rm \"$M/by-project/project/now\""] {
+        let output = world.output(change);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && error.contains("Read-only"), "{change}: {error}");
+    }
+    // The walk of all folders ends, and finds no impossible name.
+    world.shell(r#"find "$M" -mindepth 1 > all; grep -c by-project all"#);
 }
 
 fn eventually(what: &str, mut done: impl FnMut() -> bool) {

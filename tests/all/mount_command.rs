@@ -193,7 +193,7 @@ fn a_mount_has_a_guard_that_ends_with_it_and_not_before() {
             kill(signal, &guard);
         }
         assert!(!has_ended(&guard), "{guard:?}");
-        assert_eq!(home.names("snapshots").len(), 2, "{:?}", home.names("snapshots"));
+        assert_eq!(home.names("snapshots").len(), 3, "{:?}", home.names("snapshots"));
         match end {
             "umount" => drop(home.ok(&["umount"])),
             signal => kill(signal, &server),
@@ -239,7 +239,7 @@ fn a_part_of_the_store_can_be_mounted() {
     assert_eq!(home.names("one"), ["0", "latest"]);
     assert_eq!(home.mounts()[0]["session"], report["session"]);
     home.ok(&["mount", "--path", "project/sub", "two"]);
-    assert_eq!(home.names("two").len(), 2);
+    assert_eq!(home.names("two").len(), 3);
     home.ok(&["mount", "--path", "elsewhere", "three"]);
     assert!(home.names("three").is_empty());
     home.refused(&["mount", "--session", "nope", "four"], "there is no session");
@@ -301,7 +301,7 @@ fn a_mount_whose_process_died_is_replaced() {
     fs::create_dir(home.path.join("mnt")).unwrap();
     let mut child =
         home.command(&["mount", "--foreground", "mnt"]).stderr(Stdio::null()).spawn().unwrap();
-    eventually("it is mounted", || home.names("mnt").len() == 2);
+    eventually("it is mounted", || home.names("mnt").len() == 3);
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(home.mounts()[0]["alive"], false);
@@ -314,7 +314,7 @@ fn a_mount_whose_process_died_is_replaced() {
     assert!(found.contains("their process is gone") && found.contains(&mend), "{found}");
     let (_, said) = home.ok(&["mount", "mnt"]);
     assert!(said.contains("replaced"), "{said}");
-    assert_eq!(home.names("mnt").len(), 2);
+    assert_eq!(home.names("mnt").len(), 3);
     home.ok(&["umount", "mnt"]);
 }
 
@@ -324,7 +324,7 @@ fn a_mount_before_the_first_session_shows_it_when_it_comes() {
     home.ok(&["mount", "--root", "later", "mnt"]);
     assert!(home.names("mnt").is_empty());
     home.ok(&["snapshot", "--root", "later", "project"]);
-    eventually("it is shown", || home.names("mnt").len() == 2);
+    eventually("it is shown", || home.names("mnt").len() == 3);
     home.ok(&["umount", "mnt"]);
 }
 
@@ -336,11 +336,11 @@ fn nohup_keeps_a_mount_when_the_terminal_closes() {
     command.args([program, "mount", "--foreground", "mnt"]).current_dir(&home.path);
     command.env("HOME", &home.path).stdin(Stdio::null()).stdout(Stdio::null());
     let mut child = command.stderr(Stdio::null()).spawn().unwrap();
-    eventually("it is mounted", || home.names("mnt").len() == 2);
+    eventually("it is mounted", || home.names("mnt").len() == 3);
     let pid = child.id().to_string();
     assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
     // A signal is handled before the one that is sent after it.
-    assert_eq!(home.names("mnt").len(), 2);
+    assert_eq!(home.names("mnt").len(), 3);
     assert!(child.try_wait().unwrap().is_none());
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     eventually("it ends", || child.try_wait().unwrap().is_some());

@@ -102,12 +102,15 @@ fn normalised(line: &str, ids: &mut BTreeMap<String, usize>) -> String {
     out
 }
 
-/// The rest after a time such as `2026-11-21 11:54:05`, if the text begins with one.
+/// The rest after a time such as `2026-11-21 11:54:05`, or `2026-11-21 11.54` in the name of a
+/// folder, if the text begins with one.
 fn after_time(text: &str) -> Option<&str> {
-    let form = "0000-00-00 00:00:00";
-    let (time, after) = text.split_at_checked(form.len())?;
-    let is_so = |(c, f): (char, char)| if f == '0' { c.is_ascii_digit() } else { c == f };
-    time.chars().zip(form.chars()).all(is_so).then_some(after)
+    let after = |form: &str| {
+        let (time, after) = text.split_at_checked(form.len())?;
+        let is_so = |(c, f): (char, char)| if f == '0' { c.is_ascii_digit() } else { c == f };
+        time.chars().zip(form.chars()).all(is_so).then_some(after)
+    };
+    after("0000-00-00 00:00:00").or_else(|| after("0000-00-00 00.00"))
 }
 
 #[test]

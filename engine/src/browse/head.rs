@@ -33,6 +33,10 @@ pub(super) struct SessionHead {
     pub(super) tracked_paths: Vec<PathBuf>,
     /// Whether an archive brought the session.
     pub(super) received: bool,
+    /// The name that a person gave it.
+    pub(super) label: Option<String>,
+    /// The command and its arguments, as text.
+    pub(super) command: Vec<String>,
 }
 
 #[derive(Default)]
@@ -49,6 +53,10 @@ struct SessionFields {
     tracked_paths: Option<Vec<String>>,
     /// Only there when it is true, and then before the others.
     received: bool,
+    /// Before the tracked paths, if it is there.
+    label: Option<String>,
+    /// Before the tracked paths.
+    command: Vec<String>,
 }
 
 /// Fields to collect from a JSON object.
@@ -82,6 +90,8 @@ impl Fields for SessionFields {
     fn take<'de, A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         match name {
             "received" => self.received = map.next_value()?,
+            "label" => self.label = map.next_value()?,
+            "command" => self.command = map.next_value()?,
             "started" => self.started = Some(map.next_value()?),
             "tracked_paths" => self.tracked_paths = Some(map.next_value()?),
             _ => drop(map.next_value::<IgnoredAny>()?),
@@ -135,14 +145,14 @@ pub(super) fn read_snapshot(dir: &Dir, name: &[u8], number: u64) -> io::Result<S
 
 /// Reads the head of a session's manifest.
 pub(super) fn read_session(dir: &Dir, name: &[u8]) -> io::Result<SessionHead> {
-    let SessionFields { started, tracked_paths, received } = read(dir, name)?;
+    let SessionFields { started, tracked_paths, received, label, command } = read(dir, name)?;
     let (Some(started), Some(tracked_paths)) = (started, tracked_paths) else {
         let reason = "a field is missing".to_owned();
         return Err(from_manifest(ManifestError::Corrupt { path: dir.path_of(name), reason }));
     };
     let decode = |text: &String| path_text::to_path(&path_text::decode(text)).to_owned();
     let tracked_paths = tracked_paths.iter().map(decode).collect();
-    Ok(SessionHead { started, tracked_paths, received })
+    Ok(SessionHead { started, tracked_paths, received, label, command })
 }
 
 fn read<F: Fields + Default>(dir: &Dir, name: &[u8]) -> io::Result<F> {

@@ -19,6 +19,14 @@ pub(super) struct SessionKey {
     pub(super) id: Arc<str>,
 }
 
+/// A session as the past of one of its tracked paths.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct PastKey {
+    pub(super) session: SessionKey,
+    /// The tracked path.
+    pub(super) path: Arc<[u8]>,
+}
+
 /// The top of one snapshot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct SnapshotKey {
@@ -52,6 +60,18 @@ pub(super) enum DirectoryKind {
     Session(SessionKey),
     /// The steps of one session: links to its snapshots.
     Steps(SessionKey),
+    /// All projects.
+    Projects,
+    /// The sessions of the project at this path.
+    Project(Arc<[u8]>),
+    /// The states of a project in one session.
+    Past(PastKey),
+    /// The states of a project after the steps of one session.
+    PastSteps(PastKey),
+    /// The states after the steps of one prompt.
+    PastPrompt(PastKey, u64),
+    /// A tracked path that is no directory, or not there, in a folder of its own.
+    Alone { snapshot: SnapshotKey, path: Arc<[u8]> },
     /// A snapshot whose manifest or store cannot be used: shown, so that it is seen, and never
     /// listed.
     Unusable { session: SessionKey, number: u64 },

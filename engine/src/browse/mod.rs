@@ -3,13 +3,15 @@
 //! ```text
 //! latest -> newest session          <session>/latest -> newest snapshot
 //! <session>/<number>/home/me/project/…
+//! by-project/project/<session>/before/…      the same, in folders for people
 //! ```
 //!
 //! [`StoreTree`] answers the questions of [`nono_mount`] from the objects of one or more stores.
-//! What always holds:
-//! - Only the root and the session directories change. Everything below a snapshot's number follows
-//!   from hashes alone: its keys name objects and not snapshots, so they are the same for equal
-//!   subtrees of any snapshot, and stay valid when the snapshot they were first seen in is removed.
+//! Always true:
+//! - Only the root, the session directories and the folders for people change. Everything below a
+//!   snapshot's number follows from hashes alone: its keys name objects and not snapshots, so they
+//!   are the same for equal subtrees of any snapshot, and stay valid when the snapshot they were
+//!   first seen in is removed.
 //! - Equal [`StateId`](nono_mount::StateId)s are equal paths (or members of one hard-link group)
 //!   with equal entries in one store, subdirectories and the hard links in them included.
 //! - No byte is handed out before the object it is in was checked against its hash.
@@ -18,14 +20,19 @@
 //! - Work is lazy: of a snapshot that nobody looks into, at most the first kilobytes of the
 //!   manifest are read. Decoded directories are not cached here; the mount keeps their lists.
 
+mod by_project;
 mod contents;
 mod error;
 mod head;
 mod key;
 mod links;
 mod lister;
+mod past;
 mod pieces;
 mod place;
+mod projects;
+mod remembered;
+mod safe_name;
 mod sessions;
 mod steps;
 mod stores;
@@ -36,6 +43,7 @@ mod tree;
 mod tests;
 
 pub(crate) use crate::layout::LATEST;
+use by_project::BY_PROJECT;
 pub use error::BrowseError;
 pub use key::{ContentKey, DirectoryKey};
 pub use place::check_place;

@@ -2,9 +2,9 @@
 //!
 //! Looked up on the disk each time; what a manifest says is remembered as long as the file's `stat`
 //! stays. A session is a directory with a manifest. A name that could not be a folder in the mount
-//! (hidden, not UTF-8, `latest`) is no session. A baseline that is announced and not yet durable is
-//! shown: it is the same state before it is a snapshot as after, and every byte is checked in any
-//! case.
+//! (hidden, not UTF-8, `latest`, `by-project`) is no session. A baseline that is announced and not
+//! yet durable is shown: it is the same state before it is a snapshot as after, and every byte is
+//! checked in any case.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,10 +16,10 @@ use jiff::Timestamp;
 use lru::LruCache;
 use parking_lot::Mutex;
 
-use super::LATEST;
 use super::error::{BrowseError, from_manifest, from_sys};
-use super::head::{self, SnapshotHead};
+use super::head::{self, SessionHead, SnapshotHead};
 use super::key::SessionKey;
+use super::{BY_PROJECT, LATEST};
 use crate::layout;
 use crate::snapshot::{Recency, SessionDir};
 use crate::sys::{self, Dir, FileKind, FileSystemSpace, FileTime, Stat};
@@ -36,16 +36,19 @@ pub(super) struct Sessions {
     tracked: Option<PathBuf>,
     sessions: Mutex<LruCache<SessionKey, (Stat, SessionFacts)>>,
     snapshots: Mutex<LruCache<(SessionKey, u64), (Stat, SnapshotHead)>>,
+    /// Sessions that were looked at on the disk, and those whose manifests were read.
+    #[cfg(test)]
+    pub(super) looks: std::sync::atomic::AtomicU64,
+    #[cfg(test)]
+    pub(super) reads: std::sync::atomic::AtomicU64,
 }
 
 /// What a session's manifest says.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct SessionFacts {
     /// `None` for a manifest that cannot be read.
-    started: Option<Timestamp>,
+    head: Option<Arc<SessionHead>>,
     is_shown: bool,
-    /// Whether an archive brought it.
-    received: bool,
     /// Whether it says the same as long as its `stat` stays, unlike one that could not be read just
     /// now.
     is_lasting: bool,
@@ -55,20 +58,39 @@ struct SessionFacts {
 #[derive(Clone, Debug)]
 pub(super) struct Session {
     pub(super) key: SessionKey,
-    pub(super) started: Option<Timestamp>,
+    /// The beginning of its manifest. `None` for one that cannot be read.
+    pub(super) head: Option<Arc<SessionHead>>,
     /// When the manifest was written: with every snapshot, and when the session ends.
     pub(super) mtime: FileTime,
     /// A time not before it began; for one whose beginning is not known.
     latest_begin: FileTime,
+}
+
+impl Session {
+    pub(super) fn started(&self) -> Option<Timestamp> {
+        self.head.as_ref().map(|head| head.started)
+    }
+
     /// Whether an archive brought it: only its id means it.
-    received: bool,
+    pub(super) fn received(&self) -> bool {
+        self.head.as_ref().is_some_and(|head| head.received)
+    }
 }
 
 impl Sessions {
     pub(super) fn new(roots: Vec<PathBuf>, tracked: Option<PathBuf>) -> Self {
         let sessions = Mutex::new(LruCache::new(REMEMBERED_SESSIONS));
         let snapshots = Mutex::new(LruCache::new(REMEMBERED_SNAPSHOTS));
-        Self { roots, tracked, sessions, snapshots }
+        Self {
+            roots,
+            tracked,
+            sessions,
+            snapshots,
+            #[cfg(test)]
+            looks: Default::default(),
+            #[cfg(test)]
+            reads: Default::default(),
+        }
     }
 
     pub(super) fn path(&self, key: &SessionKey) -> PathBuf {
@@ -132,6 +154,8 @@ impl Sessions {
     }
 
     fn look(&self, root: &Dir, key: SessionKey) -> sys::Result<Option<Session>> {
+        #[cfg(test)]
+        self.looks.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let id = key.id.as_bytes();
         let changed = match root.try_stat(id)? {
             Some(stat) if stat.kind == FileKind::Directory => stat.mtime,
@@ -147,27 +171,29 @@ impl Sessions {
                 stat
             }
         };
-        let known = self.sessions.lock().get(&key).copied();
+        let known = self.sessions.lock().get(&key).cloned();
         let facts = match known {
             Some((known, facts)) if known.same_state(&stat) && facts.is_lasting => facts,
             known => {
                 // Of one that is looked at again, the log says it once.
                 let is_news = known.is_none_or(|(known, _)| !known.same_state(&stat));
                 let facts = self.read_facts(root, &manifest, is_news);
-                self.sessions.lock().put(key.clone(), (stat, facts));
+                self.sessions.lock().put(key.clone(), (stat, facts.clone()));
                 facts
             }
         };
-        let SessionFacts { started, is_shown, received, .. } = facts;
-        let latest_begin = match started {
+        let SessionFacts { head, is_shown, .. } = facts;
+        let latest_begin = match head {
             // It is not asked for.
             Some(_) => changed,
             None => root.try_stat(&first())?.map_or(changed, |stat| stat.mtime),
         };
-        Ok(is_shown.then_some(Session { key, started, mtime: stat.mtime, latest_begin, received }))
+        Ok(is_shown.then_some(Session { key, head, mtime: stat.mtime, latest_begin }))
     }
 
     fn read_facts(&self, root: &Dir, manifest: &[u8], is_news: bool) -> SessionFacts {
+        #[cfg(test)]
+        self.reads.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         match head::read_session(root, manifest) {
             Ok(head) => {
                 let tracks = |wanted: &PathBuf| {
@@ -175,12 +201,7 @@ impl Sessions {
                     paths.any(|path| path.starts_with(wanted) || wanted.starts_with(path))
                 };
                 let is_shown = self.tracked.as_ref().is_none_or(tracks);
-                SessionFacts {
-                    started: Some(head.started),
-                    is_shown,
-                    received: head.received,
-                    is_lasting: true,
-                }
+                SessionFacts { head: Some(Arc::new(head)), is_shown, is_lasting: true }
             }
             Err(error) => {
                 // Its snapshots may be fine, so it is shown, whatever it tracked.
@@ -188,7 +209,7 @@ impl Sessions {
                     tracing::warn!("{error}");
                 }
                 let is_lasting = error.kind() == io::ErrorKind::InvalidData;
-                SessionFacts { started: None, is_shown: true, received: false, is_lasting }
+                SessionFacts { head: None, is_shown: true, is_lasting }
             }
         }
     }
@@ -251,15 +272,18 @@ impl Sessions {
         spaces.next().unwrap_or_default()
     }
 
-    /// The newest of some sessions: of those that were recorded here the one that began last. `None` also when that may be one whose
-    /// manifest cannot be read: a link to another one would be to the wrong state.
-    pub(super) fn newest(sessions: &BTreeMap<Arc<str>, Session>) -> Option<&Session> {
+    /// The newest of some sessions: of those that were recorded here the one that began last.
+    /// `None` also when that may be one whose manifest cannot be read: a link to another one would
+    /// be to the wrong state.
+    pub(super) fn newest<'a>(
+        sessions: impl Iterator<Item = &'a Session> + Clone,
+    ) -> Option<&'a Session> {
         let now = Timestamp::now();
         let dated =
-            sessions.values().filter(|session| session.started.is_some() && !session.received);
-        let recency = |session: &Session| Recency::new(session.started, &*session.key.id, now);
+            sessions.clone().filter(|session| session.head.is_some() && !session.received());
+        let recency = |session: &Session| Recency::new(session.started(), &*session.key.id, now);
         let newest = dated.max_by_key(|session| recency(session))?;
-        let mut undated = sessions.values().filter(|session| session.started.is_none());
+        let mut undated = sessions.filter(|session| session.head.is_none());
         let is_sure = !undated.any(|session| recency(newest).may_be_before(session.latest_begin));
         is_sure.then_some(newest)
     }
@@ -287,7 +311,8 @@ fn find_manifest(session: &Dir, number: u64) -> sys::Result<(Vec<u8>, Stat)> {
 fn session_id(name: &[u8]) -> Option<&str> {
     let id = std::str::from_utf8(name).ok()?;
     let is_plain = !id.is_empty() && !id.contains('/') && !id.contains(char::is_control);
-    (is_plain && id != LATEST && layout::may_be_session(name)).then_some(id)
+    let is_own = id == LATEST || id.as_bytes() == BY_PROJECT;
+    (is_plain && !is_own && layout::may_be_session(name)).then_some(id)
 }
 
 /// The path that `--path` means, as tracked paths are stored: symlinks in its parents resolved,

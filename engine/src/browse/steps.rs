@@ -2,25 +2,17 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
-use super::error::{from_manifest, from_sys};
-use crate::layout::MANIFEST;
+use super::remembered::{Remembered, metadata};
 use crate::session::steps_of;
-use crate::snapshot::{SessionDir, SessionMetadata};
-use crate::sys::{Dir, Stat};
+use crate::snapshot::SessionMetadata;
 
 /// Name of the folder.
 pub(super) const STEPS: &[u8] = b"steps";
 /// Longest name of a link in characters, without the number.
 const MAX_NAME_CHARS: usize = 60;
-
-fn metadata(session: &Path) -> io::Result<SessionMetadata> {
-    SessionDir::open(session).and_then(|session| session.metadata()).map_err(from_manifest)
-}
 
 /// Whether a session has steps.
 pub(super) fn has_steps(session: &Path) -> bool {
@@ -28,43 +20,19 @@ pub(super) fn has_steps(session: &Path) -> bool {
 }
 
 /// Names and targets of links, sorted by name.
-pub(super) type Links = Arc<[(String, String)]>;
+type Links = Vec<(String, String)>;
 
-/// The links of the session that was looked at last: a program that lists them asks for each by
-/// name, and each must not read the session's manifest again.
+/// The links of the session that was looked at last.
 #[derive(Debug, Default)]
-pub(super) struct StepLinks {
-    last: Mutex<Option<Known>>,
-}
-
-#[derive(Debug)]
-struct Known {
-    session: PathBuf,
-    /// The session's manifest, which is replaced at each change.
-    manifest: Stat,
-    links: Links,
-}
+pub(super) struct StepLinks(Remembered<Links>);
 
 impl StepLinks {
     /// Names and targets of the links: `0017-Bash-rm-rf-src` and `../17`.
     ///
     /// # Errors
     /// When the session's manifest cannot be used.
-    pub(super) fn of(&self, session: &Path) -> io::Result<Links> {
-        let looked_at = Dir::open(session).and_then(|dir| dir.stat(MANIFEST.as_bytes()));
-        let manifest = looked_at.map_err(from_sys)?;
-        let mut last = self.last.lock();
-        match &*last {
-            Some(known) if known.session == session && known.manifest == manifest => {
-                Ok(known.links.clone())
-            }
-            _ => {
-                let links = read(session)?;
-                let session = session.to_owned();
-                *last = Some(Known { session, manifest, links: links.clone() });
-                Ok(links)
-            }
-        }
+    pub(super) fn of(&self, session: &Path) -> io::Result<Arc<Links>> {
+        self.0.of(session, links)
     }
 
     /// Where the link of this name leads.
@@ -78,17 +46,16 @@ impl StepLinks {
     }
 }
 
-fn read(session: &Path) -> io::Result<Links> {
-    let metadata = metadata(session)?;
+fn links(metadata: &SessionMetadata) -> Links {
     let removed: HashSet<u64> = metadata.removed.iter().map(|removed| removed.number).collect();
-    let steps = steps_of(&metadata).into_iter().filter(|step| !removed.contains(&step.number));
+    let steps = steps_of(metadata).into_iter().filter(|step| !removed.contains(&step.number));
     let link = |step: crate::snapshot::StepEntry| {
         let number = step.number;
         (format!("{number:04}-{}", plain(&step.summary())), format!("../{number}"))
     };
     let mut links: Vec<_> = steps.map(link).collect();
     links.sort_unstable();
-    Ok(links.into())
+    links
 }
 
 /// A text as a name that needs no quotes in a shell.
@@ -111,6 +78,7 @@ fn plain(text: &str) -> String {
 #[allow(clippy::disallowed_methods, reason = "tests plant what they look at")]
 mod tests {
     use super::*;
+    use crate::layout::MANIFEST;
 
     #[test]
     fn a_manifest_is_read_once_for_all_names_and_again_when_it_is_replaced() {

@@ -1,3 +1,5 @@
+mod by_project;
+
 use std::ffi::OsStr;
 use std::fs;
 use std::io::ErrorKind;
@@ -168,7 +170,10 @@ fn sessions_and_snapshots_are_folders_and_latest_follows() {
     let new = world.session("20260101-000000-10");
     new.create_baseline().unwrap();
     let tree = world.tree();
-    assert_eq!(names(&tree, ""), ["20260101-000000-10", "20260101-000000-9", "latest"]);
+    assert_eq!(
+        names(&tree, ""),
+        ["20260101-000000-10", "20260101-000000-9", "by-project", "latest"]
+    );
     assert_eq!(target(&tree, "latest"), "20260101-000000-10", "the one that began last");
     assert_eq!(names(&tree, "20260101-000000-9"), ["0", "latest"]);
 
@@ -391,7 +396,7 @@ fn a_removed_session_is_not_found_and_the_others_stay() {
     };
 
     fs::remove_dir_all(world.root.join("s")).unwrap();
-    assert_eq!(names(&tree, ""), ["latest", "t"]);
+    assert_eq!(names(&tree, ""), ["by-project", "latest", "t"]);
     assert_eq!(target(&tree, "latest"), "t");
     assert!(walk(&tree, "s").unwrap().is_none());
     assert_eq!(tree.list(&session).err().unwrap().kind(), ErrorKind::NotFound);
@@ -904,15 +909,17 @@ fn what_is_no_session_is_not_shown() {
     let world = World::new();
     world.write("file", "x");
     world.session("s").create_baseline().unwrap();
-    for name in ["index", "empty", ".hidden", "latest"] {
+    for name in ["index", "empty", ".hidden", "latest", "by-project"] {
         fs::create_dir_all(world.root.join(name)).unwrap();
     }
-    fs::copy(world.root.join("s/manifest.json"), world.root.join(".hidden/manifest.json")).unwrap();
-    fs::copy(world.root.join("s/manifest.json"), world.root.join("latest/manifest.json")).unwrap();
+    for name in [".hidden", "latest", "by-project"] {
+        let planted = world.root.join(name).join("manifest.json");
+        fs::copy(world.root.join("s/manifest.json"), planted).unwrap();
+    }
     symlink("s", world.root.join("linked")).unwrap();
     fs::write(world.root.join("file"), "").unwrap();
     let tree = world.tree();
-    assert_eq!(names(&tree, ""), ["latest", "s"]);
+    assert_eq!(names(&tree, ""), ["by-project", "latest", "s"]);
     assert_eq!(target(&tree, "latest"), "s");
     for name in ["objects", "linked", "empty", ".hidden", "file", "..", "."] {
         assert!(tree.find(&key(&tree.root()), name.as_bytes()).unwrap().is_none(), "{name}");
@@ -932,7 +939,7 @@ fn a_store_that_does_not_exist_yet_is_empty_and_appears() {
     world.write("file", "x");
     world.session("s").create_baseline().unwrap();
     fs::rename(&world.root, &root).unwrap();
-    assert_eq!(names(&tree, ""), ["latest", "s"]);
+    assert_eq!(names(&tree, ""), ["by-project", "latest", "s"]);
 }
 
 #[test]
@@ -945,7 +952,7 @@ fn two_stores_are_one_tree_and_share_no_states() {
     }
     let roots = [one.root.clone(), two.root.clone()];
     let tree = StoreTree::new(&roots, &Scope::Everything).unwrap();
-    assert_eq!(names(&tree, ""), ["a", "b", "latest"]);
+    assert_eq!(names(&tree, ""), ["a", "b", "by-project", "latest"]);
     let of = |snapshot| one.inside(snapshot, "file");
     assert_eq!(read(&tree, of("b/0")).unwrap(), b"x");
     assert_ne!(state(&tree, of("a/0")), state(&tree, of("b/0")));
@@ -1000,10 +1007,10 @@ fn only_sessions_of_a_project_are_shown() {
     world.session_of("of-b", &[world.project.join("b")]).create_baseline().unwrap();
     world.session("of-all").create_baseline().unwrap();
     let shown = |path: PathBuf| names(&world.scoped(&Scope::Path(path)), "");
-    assert_eq!(shown(world.project.join("a")), ["latest", "of-a", "of-all"]);
-    assert_eq!(shown(world.project.clone()), ["latest", "of-a", "of-all", "of-b"]);
+    assert_eq!(shown(world.project.join("a")), ["by-project", "latest", "of-a", "of-all"]);
+    assert_eq!(shown(world.project.clone()), ["by-project", "latest", "of-a", "of-all", "of-b"]);
     // Something inside, which need not exist any more.
-    assert_eq!(shown(world.project.join("b/gone")), ["latest", "of-all", "of-b"]);
+    assert_eq!(shown(world.project.join("b/gone")), ["by-project", "latest", "of-all", "of-b"]);
     assert!(shown(world.temp.path().join("elsewhere")).is_empty());
     let tree = world.scoped(&Scope::Path(world.project.join("b")));
     assert!(walk(&tree, "of-a").unwrap().is_none());
@@ -1033,7 +1040,7 @@ fn latest_is_no_older_session_because_the_newest_cannot_be_read() {
     let tree = world.tree();
     assert_eq!(target(&tree, "latest"), "b");
     fs::write(world.root.join("b/manifest.json"), "{").unwrap();
-    assert_eq!(names(&tree, ""), ["a", "b"]);
+    assert_eq!(names(&tree, ""), ["a", "b", "by-project"]);
     assert!(tree.find(&key(&tree.root()), b"latest").unwrap().is_none());
     // One that is surely older matters to nobody: by more than the clock of files may be behind.
     let now = jiff::Timestamp::now();

@@ -9,9 +9,10 @@ use jiff::Timestamp;
 use nono_mount::{Content, Entry, HardLinks, Kind, Node, Space, Stability, TreeSource};
 use parking_lot::Mutex;
 
-use super::LATEST;
+use super::by_project::ByProject;
 use super::contents::Verified;
 use super::error::{BrowseError, from_store, from_sys};
+use super::head::SnapshotHead;
 use super::key::{
     ContentKey, DirectoryKey, DirectoryKind, PathHash, SessionKey, SnapshotKey, StoreId, TreeKey,
     above_state,
@@ -21,6 +22,7 @@ use super::lister::Lister;
 use super::sessions::{self, Session, Sessions};
 use super::steps::{self, STEPS, StepLinks};
 use super::stores::Stores;
+use super::{BY_PROJECT, LATEST};
 use crate::object::{self, ContentHash, RootTree};
 use crate::path_text::Shown;
 use crate::store::{StoreError, read_links, read_root_tree, read_tree};
@@ -43,22 +45,23 @@ pub enum Scope {
 
 /// One or more stores as a tree of folders; see the [module](super).
 pub struct StoreTree {
-    sessions: Sessions,
-    stores: Stores,
+    pub(super) sessions: Sessions,
+    pub(super) stores: Stores,
     verified: Verified,
     links: Mutex<LinkCache>,
     step_links: StepLinks,
+    pub(super) by_project: ByProject,
     /// The session at the top, if it is only one.
     session: Option<SessionKey>,
     root: DirectoryKey,
     /// Shown until there is anything with a time of its own.
-    started: FileTime,
+    pub(super) started: FileTime,
     uid: u32,
     gid: u32,
 }
 
 pub(super) type StoreNode = Node<StoreTree>;
-type StoreEntry = Entry<StoreTree>;
+pub(super) type StoreEntry = Entry<StoreTree>;
 
 impl StoreTree {
     /// Shows the sessions in `roots` (directories that hold `<id>/` and `objects/`). A root that
@@ -89,6 +92,7 @@ impl StoreTree {
             verified: Verified::new(),
             links: Mutex::new(LinkCache::new()),
             step_links: StepLinks::default(),
+            by_project: ByProject::new(),
             session,
             root: root.into(),
             started: sys::coarse_now(),
@@ -116,7 +120,7 @@ impl StoreTree {
     }
 
     /// A folder of the mount's own.
-    fn folder(&self, key: impl Into<DirectoryKey>, mtime: FileTime) -> StoreNode {
+    pub(super) fn folder(&self, key: impl Into<DirectoryKey>, mtime: FileTime) -> StoreNode {
         self.own(Kind::Directory(key.into()), FOLDER_MODE, mtime)
     }
 
@@ -127,7 +131,7 @@ impl StoreTree {
         Entry { name: LATEST.as_bytes().into(), node }
     }
 
-    fn own(&self, kind: Kind<Self>, mode: u16, mtime: FileTime) -> StoreNode {
+    pub(super) fn own(&self, kind: Kind<Self>, mode: u16, mtime: FileTime) -> StoreNode {
         Node {
             kind,
             mode,
@@ -154,8 +158,12 @@ impl StoreTree {
                 node: self.session_node(session),
             })
             .collect();
-        if let Some(newest) = Sessions::newest(&sessions) {
+        if let Some(newest) = Sessions::newest(sessions.values()) {
             entries.push(self.latest(&newest.key.id, newest.mtime));
+        }
+        if let Some(mtime) = sessions.values().map(|session| session.mtime).max() {
+            let node = self.by_project_node(mtime);
+            entries.push(Entry { name: BY_PROJECT.into(), node });
         }
         Ok(sorted(entries))
     }
@@ -168,7 +176,11 @@ impl StoreTree {
         let mut entries = Vec::with_capacity(numbers.len() + 1);
         for number in numbers.iter().copied() {
             let key = match (&store, self.sessions.snapshot_in(&dir, session, number)) {
-                (Ok(store), Ok(head)) => Ok(self.top(session, number, *store, head)),
+                (Ok(store), Ok(head)) => {
+                    let SnapshotHead { timestamp, merkle_root } = head;
+                    let (session, store) = (session.clone(), *store);
+                    Ok(self.top(SnapshotKey { session, number, store, merkle_root, timestamp }))
+                }
                 (Err(error), _) => Err(io::Error::new(error.kind(), error.to_string())),
                 (_, Err(error)) => Err(error),
             };
@@ -219,12 +231,8 @@ impl StoreTree {
         if self.sessions.is_removed(session, number) {
             return Ok(None);
         }
-        let found = self.sessions.snapshot(session, number).and_then(|head| {
-            let store = self.stores.of_session(&self.sessions.path(session))?;
-            Ok(self.top(session, number, store, head))
-        });
-        match found {
-            Ok(node) => Ok(Some(node)),
+        match self.snapshot_key(session, number) {
+            Ok(snapshot) => Ok(Some(self.top(snapshot))),
             Err(_) if self.sessions.written(session, number).is_err() => Ok(None),
             Err(error) => {
                 tracing::error!("snapshot {number} of session {}: {error}", session.id);
@@ -248,20 +256,24 @@ impl StoreTree {
         self.own(Kind::Symlink { target }, 0o777, self.started)
     }
 
-    fn top(
+    /// A snapshot, as its manifest says.
+    pub(super) fn snapshot_key(
         &self,
         session: &SessionKey,
         number: u64,
-        store: StoreId,
-        head: super::head::SnapshotHead,
-    ) -> StoreNode {
-        let super::head::SnapshotHead { timestamp, merkle_root } = head;
-        let session = session.clone();
-        let snapshot = SnapshotKey { session, number, store, merkle_root, timestamp };
-        self.folder(DirectoryKind::Above { snapshot, prefix: [].into() }, file_time(timestamp))
+    ) -> io::Result<SnapshotKey> {
+        let head = self.sessions.snapshot(session, number)?;
+        let store = self.stores.of_session(&self.sessions.path(session))?;
+        let SnapshotHead { timestamp, merkle_root } = head;
+        Ok(SnapshotKey { session: session.clone(), number, store, merkle_root, timestamp })
     }
 
-    fn unusable(&self, session: &SessionKey, number: u64) -> StoreNode {
+    fn top(&self, snapshot: SnapshotKey) -> StoreNode {
+        let mtime = file_time(snapshot.timestamp);
+        self.folder(DirectoryKind::Above { snapshot, prefix: [].into() }, mtime)
+    }
+
+    pub(super) fn unusable(&self, session: &SessionKey, number: u64) -> StoreNode {
         let mtime = self.sessions.written(session, number).unwrap_or(self.started);
         self.folder(DirectoryKind::Unusable { session: session.clone(), number }, mtime)
     }
@@ -301,7 +313,7 @@ impl StoreTree {
         Ok(entries.into_iter().map(|(name, node)| Entry { name: name.into(), node }).collect())
     }
 
-    fn list_tree(&self, key: &TreeKey) -> io::Result<Vec<StoreEntry>> {
+    pub(super) fn list_tree(&self, key: &TreeKey) -> io::Result<Vec<StoreEntry>> {
         let store = self.stores.open(key.store)?;
         let tree = read_tree(&*store, &key.tree).map_err(from_store)?;
         let links = self.links_of(key.store, key.links)?;
@@ -317,7 +329,7 @@ impl StoreTree {
     }
 
     /// The index of a list of hard links, from memory or the store.
-    fn links_of(
+    pub(super) fn links_of(
         &self,
         store: StoreId,
         hash: Option<ContentHash>,
@@ -357,10 +369,18 @@ impl TreeSource for StoreTree {
 
     fn stability(&self, directory: &DirectoryKey) -> Stability {
         match &*directory.0 {
-            DirectoryKind::Store | DirectoryKind::Session(_) | DirectoryKind::Steps(_) => {
-                Stability::Changing
-            }
-            _ => Stability::Immutable,
+            DirectoryKind::Store
+            | DirectoryKind::Session(_)
+            | DirectoryKind::Steps(_)
+            | DirectoryKind::Projects
+            | DirectoryKind::Project(_)
+            | DirectoryKind::Past(_)
+            | DirectoryKind::PastSteps(_)
+            | DirectoryKind::PastPrompt(..) => Stability::Changing,
+            DirectoryKind::Unusable { .. }
+            | DirectoryKind::Alone { .. }
+            | DirectoryKind::Above { .. }
+            | DirectoryKind::Tree(_) => Stability::Immutable,
         }
     }
 
@@ -369,6 +389,12 @@ impl TreeSource for StoreTree {
             DirectoryKind::Store => self.list_sessions(),
             DirectoryKind::Session(session) => self.list_snapshots(session),
             DirectoryKind::Steps(session) => self.list_steps(session),
+            DirectoryKind::Projects => self.list_projects(),
+            DirectoryKind::Project(path) => self.list_project(path),
+            DirectoryKind::Past(past) => self.list_past(past),
+            DirectoryKind::PastSteps(past) => self.list_past_steps(past),
+            DirectoryKind::PastPrompt(past, prompt) => self.list_past_prompt(past, *prompt),
+            DirectoryKind::Alone { snapshot, path } => self.list_alone(snapshot, path),
             DirectoryKind::Unusable { session, number } => Err(self.explain(session, *number)),
             DirectoryKind::Above { snapshot, prefix } => self.list_above(snapshot, prefix),
             DirectoryKind::Tree(key) => self.list_tree(key),
@@ -379,8 +405,13 @@ impl TreeSource for StoreTree {
         match &*directory.0 {
             DirectoryKind::Store if name == LATEST.as_bytes() => {
                 let sessions = self.sessions.list().map_err(io::Error::other)?;
-                let newest = Sessions::newest(&sessions);
+                let newest = Sessions::newest(sessions.values());
                 Ok(newest.map(|newest| self.latest(&newest.key.id, newest.mtime).node))
+            }
+            DirectoryKind::Store if name == BY_PROJECT => {
+                let sessions = self.sessions.list().map_err(io::Error::other)?;
+                let mtime = sessions.values().map(|session| session.mtime).max();
+                Ok(mtime.map(|mtime| self.by_project_node(mtime)))
             }
             DirectoryKind::Store => {
                 Ok(self.sessions.find(name)?.map(|session| self.session_node(&session)))
@@ -389,6 +420,13 @@ impl TreeSource for StoreTree {
             DirectoryKind::Steps(session) => {
                 let target = self.step_links.target(&self.sessions.path(session), name)?;
                 Ok(target.map(|target| self.step_link(&target)))
+            }
+            DirectoryKind::Projects => self.find_project(name),
+            DirectoryKind::Project(path) => self.find_in_project(path, name),
+            DirectoryKind::Past(past) => self.find_in_past(past, name),
+            DirectoryKind::PastSteps(past) => self.find_past_step(past, name),
+            DirectoryKind::PastPrompt(past, prompt) => {
+                self.find_in_past_prompt(past, *prompt, name)
             }
             _ => {
                 let mut entries = self.list(directory)?;
@@ -448,12 +486,12 @@ fn children<'a>(root: &'a RootTree, prefix: &[u8]) -> BTreeMap<&'a [u8], Child<'
     children
 }
 
-fn sorted(mut entries: Vec<StoreEntry>) -> Vec<StoreEntry> {
+pub(super) fn sorted(mut entries: Vec<StoreEntry>) -> Vec<StoreEntry> {
     entries.sort_by(|a, b| a.name.cmp(&b.name));
     entries
 }
 
-fn file_time(timestamp: Timestamp) -> FileTime {
+pub(super) fn file_time(timestamp: Timestamp) -> FileTime {
     let nanoseconds = timestamp.as_nanosecond();
     const SECOND: i128 = 1_000_000_000;
     FileTime {

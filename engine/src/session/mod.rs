@@ -28,7 +28,7 @@ pub use recording::{
 pub use retention::{Expired, Expiry, RetentionPolicy, SessionContent, SessionFacts};
 pub use steps::{PromptSteps, UnrecordedStep, by_prompt, last_of_each_prompt, steps, steps_of};
 pub use store_modes::StoreModes;
-pub use summary::{SessionStatus, SessionSummary, project_of};
+pub use summary::{SessionStatus, SessionSummary, places_of_work, project_of};
 pub use thinning::thinned_steps;
 pub use together::{running_on, worked_meanwhile};
 pub use undo::{History, NoRedo, Redo};

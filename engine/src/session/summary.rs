@@ -271,6 +271,14 @@ fn tracked_files(
     tracked_paths.iter().filter(is_file).cloned().collect()
 }
 
+/// The tracked paths that are places of work. A linked worktree has its branch and its
+/// index in the repository, and that is none, unless nothing else is tracked.
+pub fn places_of_work(tracked_paths: &[PathBuf]) -> Vec<&PathBuf> {
+    let is_work = |path: &&PathBuf| !path.iter().any(|name| name == ".git");
+    let places: Vec<&PathBuf> = tracked_paths.iter().filter(is_work).collect();
+    if places.is_empty() { tracked_paths.iter().collect() } else { places }
+}
+
 /// Tracked paths as one text, by which sessions are grouped.
 pub fn project_of(tracked_paths: &[PathBuf]) -> String {
     let paths = tracked_paths.iter().map(|path| encode(path.as_os_str().as_bytes()));

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use nono_engine::path_text::Shown;
+use nono_engine::session::places_of_work;
 
 /// So many tracked paths of one session are named.
 const NAMED: usize = 3;
@@ -10,12 +11,7 @@ const NAMED: usize = 3;
 /// The tracked paths in one line, safe for a terminal; `~` stands for the home directory, which is
 /// given without symlinks.
 pub fn project_name(tracked_paths: &[PathBuf], home: Option<&Path>) -> String {
-    // A linked worktree has its branch and its index in the repository, which is no place of work.
-    let is_work = |path: &&PathBuf| !path.iter().any(|name| name == ".git");
-    let mut named: Vec<&PathBuf> = tracked_paths.iter().filter(is_work).collect();
-    if named.is_empty() {
-        named = tracked_paths.iter().collect();
-    }
+    let named = places_of_work(tracked_paths);
     let mut names: Vec<_> = named.iter().take(NAMED).map(|path| short(path, home)).collect();
     if let more @ 1.. = named.len().saturating_sub(NAMED) {
         names.push(format!("{more} more"));
