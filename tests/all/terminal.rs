@@ -56,6 +56,16 @@ impl Terminal {
         self.wait_until(text, |screen| screen.contains(text));
     }
 
+    /// Waits until the question of an undo stands `times` times, also where lines are wrapped.
+    #[track_caller]
+    pub fn wait_for_question(&self, times: usize) {
+        let question = "[y/N, d: difference]";
+        let unwrapped = |screen: &str| screen.replace([' ', '\n'], "");
+        self.wait_until(question, |screen| {
+            unwrapped(screen).matches(&unwrapped(question)).count() == times
+        });
+    }
+
     #[track_caller]
     pub fn wait_until(&self, what: &str, is_so: impl Fn(&str) -> bool) {
         let started = Instant::now();

@@ -220,7 +220,7 @@ fn without_a_terminal_a_yes_is_needed_and_a_dry_run_changes_nothing() {
     assert!(refused.says("--yes") && refused.says("--dry-run"), "{}", refused.stderr);
     projects.nono("q1", &["undo", "--json"]).fails(2, "no terminal");
     let shown = projects.nono("q1", &["undo", "--dry-run"]).success();
-    for text in ["+ created     new/two", "- deleted     sub/deep", "~ modified    file", &second] {
+    for text in ["- deleted     new/two", "+ created     sub/deep", "~ modified    file", &second] {
         assert!(shown.says(text), "{text}: {}{}", shown.stdout, shown.stderr);
     }
     let report = projects.nono("q1", &["undo", "--dry-run", "--json"]).success().json();
@@ -292,7 +292,7 @@ fn an_interrupted_run_is_undone_too() {
     assert_eq!(status["interrupted"]["runs"][0], *id);
     assert_eq!(status["session"]["status"], "interrupted");
     let shown = projects.nono("q1", &["undo", "--dry-run"]).success();
-    assert!(shown.says("+ created     half"), "{}", shown.stdout);
+    assert!(shown.says("- deleted     half"), "{}", shown.stdout);
     projects.nono("q1", &["undo", "--yes"]).success();
     assert_same(&before, &observe(&projects.dir("q1")));
     let status = projects.nono("q1", &["status", "--json"]).success().json();
@@ -326,7 +326,7 @@ fn a_long_undo_is_summed_up_by_directory() {
     projects.record("q1", "mkdir -p a/b; for n in $(seq 40); do echo x > a/b/$n; done; echo x > c");
     let shown = projects.nono("q1", &["undo", "--dry-run"]).success();
     assert!(shown.stdout.lines().count() <= 20, "{}", shown.stdout);
-    assert!(shown.says("a/b/  +40 files"), "{}", shown.stdout);
+    assert!(shown.says("a/b/  -40 deleted"), "{}", shown.stdout);
 }
 
 /// A terminal in `q1` that asks whether to undo.
@@ -338,16 +338,16 @@ fn asked(projects: &Projects, socket: &str) -> Terminal {
         &projects.fixture.path("home"),
         &format!("{program} undo; echo ended with $?; exec cat"),
     );
-    terminal.wait_for("[y/N]");
+    terminal.wait_for_question(1);
     terminal
 }
 
 #[test]
-fn on_a_terminal_it_shows_what_the_session_did_and_a_clear_yes_undoes_it() {
+fn on_a_terminal_it_shows_what_it_would_do_and_a_clear_yes_undoes_it() {
     let (projects, [_, second]) = twice();
     let terminal = asked(&projects, "tmux");
     let screen = terminal.screen();
-    for text in ["~/dev/q1", &second, "+ created     new/two", "- deleted     sub/deep"] {
+    for text in ["~/dev/q1", &second, "- deleted     new/two", "+ created     sub/deep"] {
         assert!(screen.contains(text), "{text}:\n{screen}");
     }
     terminal.keys(&["y", "Enter"]);

@@ -282,15 +282,44 @@ fn asked() -> (Fixture, Terminal) {
     fixture.record("sed -i '10s/.*/session/' file; echo of the session > touched").success();
     fixture.write("file", lines(&[(10, "session"), (20, "mine")]));
     fixture.write("touched", "of me\n");
+    let terminal = undo_on_terminal(&fixture);
+    terminal.wait_for("[d/k/o/N]");
+    (fixture, terminal)
+}
+
+fn undo_on_terminal(fixture: &Fixture) -> Terminal {
     let program = fixture.command(&[]).get_program().to_str().unwrap().to_owned();
-    let terminal = Terminal::start(
+    Terminal::start(
         &fixture.path("tmux"),
         &fixture.project(),
         &fixture.path("home"),
         &format!("{program} undo; echo ended with $?; exec cat"),
-    );
-    terminal.wait_for("[d/k/o/N]");
-    (fixture, terminal)
+    )
+}
+
+#[test]
+fn d_shows_the_plan_and_what_a_merge_takes_out_and_asks_again() {
+    let fixture = edited();
+    let terminal = undo_on_terminal(&fixture);
+    terminal.wait_for_question(1);
+    terminal.keys(&["d", "Enter"]);
+    terminal.wait_for_question(2);
+    let screen = terminal.screen();
+    let at = |text: &str| screen.find(text).unwrap_or_else(|| panic!("{text}:\n{screen}"));
+    let order = [
+        "the undo does this:",
+        "deleted file mode",
+        "-new",
+        "it takes this out, and later changes stay:",
+        "-session",
+        "+line 10",
+    ];
+    assert!(order.map(at).is_sorted(), "{screen}");
+    assert!(!screen.contains("-mine"), "{screen}");
+    terminal.keys(&["y", "Enter"]);
+    terminal.wait_for("ended with 0");
+    assert_eq!(read(&fixture, "file"), lines(&[(20, "mine")]).as_bytes());
+    assert!(!fixture.project().join("made").exists());
 }
 
 #[test]

@@ -122,7 +122,7 @@ fn a_session_that_was_undone_during_the_question_is_not_undone_again() {
         &fixture.path("home"),
         &format!("{program} undo; echo ended with $?; exec cat"),
     );
-    terminal.wait_for("[y/N]");
+    terminal.wait_for_question(1);
     fixture.nono(&["undo", "--yes"]).success();
     terminal.keys(&["y", "Enter"]);
     terminal.wait_for("ended with 1");

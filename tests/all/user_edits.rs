@@ -166,7 +166,7 @@ fn lists_and_counts_tell_the_users_edits_apart() {
         assert!(said.says("~2 modified  (1 more by you)"), "{}", said.stdout);
     }
     let asked = fixture.nono(&["undo", "--dry-run"]).fails(1, "all of its 2 steps");
-    assert!(asked.says("changes to undo: ~2 modified"), "{}", asked.stdout);
+    assert!(asked.says("the undo would do this: ~2 modified"), "{}", asked.stdout);
 }
 
 #[test]

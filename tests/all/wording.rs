@@ -31,12 +31,34 @@ fn both_sums_of_an_undo_count_the_same_paths() {
         let sum = text.rsplit(".git: ").next().unwrap();
         sum.split_whitespace().take(2).collect::<Vec<_>>().join(" ")
     };
-    let did = planned.stdout.lines().find(|line| line.starts_with("changes to undo: ")).unwrap();
+    let did =
+        planned.stdout.lines().find(|line| line.starts_with("the undo would do this: ")).unwrap();
     let would = planned.stderr.lines().find(|line| line.contains("would do this")).unwrap();
     assert_eq!(sum(did), sum(would), "{}{}", planned.stdout, planned.stderr);
-    assert!(did.contains("~1 modified") && did.contains("-1 deleted"), "{did}");
+    assert!(did.contains("~1 modified") && did.contains("+1 file"), "{did}");
     assert!(planned.stdout.contains("~ repository  .git: "), "{}", planned.stdout);
     assert!(!planned.stdout.contains("~ modified    .git"), "{}", planned.stdout);
+}
+
+#[test]
+fn the_question_of_an_undo_begins_with_commits_and_branches() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    git(&fixture, "git init -q -b main; git add .; git commit -qm one");
+    let script = "echo 2 > a; git -c user.name=a -c user.email=a@b commit -qam wip; \
+                  git branch feature; git tag v0";
+    fixture.record(script).success();
+    let planned = fixture.nono(&["undo", "--dry-run"]).success();
+    let lines: Vec<&str> = planned.stdout.lines().collect();
+    let sum = lines.iter().position(|line| line.starts_with("the undo would do this: ")).unwrap();
+    let file = lines.iter().position(|line| line.starts_with("~ modified    a")).unwrap();
+    let told = lines[sum + 1..file].join("\n");
+    for word in ["main", "1 commit", "feature", "v0"] {
+        assert!(told.contains(word), "{word}: {}", planned.stdout);
+    }
+    // The signs are those of the report.
+    let done = fixture.nono(&["undo", "--yes"]).success();
+    assert!(done.stdout.contains(lines[file]), "{}{}", planned.stdout, done.stdout);
 }
 
 #[test]

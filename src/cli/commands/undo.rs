@@ -22,8 +22,7 @@ use crate::cli::offer::NONO;
 use crate::cli::render::{Palette, relative_time};
 use crate::cli::repositories::{Repositories, Told, repository_line};
 use crate::cli::restoring::{
-    AskedBy, ConflictArgs, PartArgs, Restoring, answers, command, inverted, say_overwritten,
-    write_preview,
+    AskedBy, ConflictArgs, PartArgs, Restoring, answers, command, say_overwritten, write_preview,
 };
 use crate::cli::shell_word::shell_word;
 use nono_engine::diff::Change;
@@ -409,7 +408,7 @@ fn undo(
         answer.is_some()
     } else {
         let project = named_project(&work.roots);
-        context.confirm(&format!("undo session {} in {project}?", session.id()))?
+        work.confirm(&format!("undo session {} in {project}?", session.id()), &plan, context)?
     };
     if !is_yes {
         context.say(format_args!("nothing was changed in {}", named_project(&work.roots)));
@@ -418,19 +417,22 @@ fn undo(
     work.run(false, context)
 }
 
-/// Shows the changes that an undo would take back, each repository as one thing. Later changes that
-/// it would overwrite are among them.
+/// Shows the changes that an undo would make, each repository as one thing. Later changes that it
+/// would overwrite are among them.
 fn preview(plan: &RestoreReport, roots: &[PathBuf], context: &Context) -> Result<(), CliError> {
     let mut out = context.out_long();
     let repositories = Repositories::restored(&plan.repositories, roots);
     let palette = Palette::coloured();
-    let inverted = inverted(&plan.changes);
-    let sum = repositories.summary(&inverted, &plan.touched, &palette);
-    let files: Vec<Change> = repositories.outside(&inverted).into_iter().cloned().collect();
-    if inverted.is_empty() {
+    let sum = repositories.summary(&plan.changes, &plan.touched, &palette);
+    let files: Vec<Change> = repositories.outside(&plan.changes).into_iter().cloned().collect();
+    if plan.changes.is_empty() {
         return Ok(());
     }
-    writeln!(out, "changes to undo: {sum}")?;
+    writeln!(out, "the undo would do this: {sum}")?;
+    // Commits and branches are worth more than any file.
+    for line in repositories.said(Told::Planned) {
+        writeln!(out, "  {line}")?;
+    }
     write_preview(&mut out, &files, None, roots)?;
     for line in repositories.lines() {
         writeln!(out, "{}", repository_line(&line, &palette))?;

@@ -3,7 +3,7 @@
 
 mod another_home;
 mod at_work;
-mod both_changes;
+mod patches;
 mod paths;
 mod preview;
 mod report;
@@ -32,7 +32,7 @@ use nono_engine::sys;
 pub(in crate::cli) use another_home::{AnotherHome, note_home};
 pub(in crate::cli) use at_work::command;
 pub(in crate::cli) use paths::{PartArgs, resolve};
-pub(in crate::cli) use preview::{inverted, write_preview};
+pub(in crate::cli) use preview::write_preview;
 pub(in crate::cli) use report::{
     AskedBy, name_unstable, print_changes, print_report, say_overwritten, warn_of_skipped, way_back,
 };
@@ -342,12 +342,28 @@ impl<'a> Restoring<'a> {
                 "o" | "O" => Some(OnConflict::Overwrite),
                 "k" | "K" => Some(OnConflict::KeepNewer),
                 "d" | "D" => {
-                    let (manager, conflicts) = (&self.manager, &report.conflicts);
-                    both_changes::show(manager, self.number, conflicts, &self.roots, context)?;
+                    self.show_both_changes(&report.conflicts, context)?;
                     continue;
                 }
                 _ => None,
             });
+        }
+    }
+
+    /// Asks whether to carry out a plan, and shows it as a patch when that is asked for. Only a
+    /// clear yes is one.
+    pub(in crate::cli) fn confirm(
+        &self,
+        question: &str,
+        plan: &RestoreReport,
+        context: &Context,
+    ) -> Result<bool, CliError> {
+        loop {
+            let answer = context.ask(&format!("{question} [y/N, d: difference] "))?;
+            match answer.as_str() {
+                "d" | "D" => self.show_plan(plan, context)?,
+                answer => return Ok(matches!(answer, "y" | "Y" | "yes")),
+            }
         }
     }
 

@@ -7,26 +7,11 @@ use std::path::PathBuf;
 
 use crate::cli::error::CliError;
 use crate::cli::render::{Palette, change_line, summary_line};
-use nono_engine::diff::{Change, ChangeSummary, ChangeType, relative_to_roots};
+use nono_engine::diff::{Change, ChangeSummary, relative_to_roots};
 use nono_engine::path_text::Shown;
 
 /// So many lines at most.
 const MOST_LINES: usize = 20;
-
-/// The changes the other way round: the session's changes, from those of the restore.
-pub(in crate::cli) fn inverted(changes: &[Change]) -> Vec<Change> {
-    let invert = |change: &Change| Change {
-        path: change.path.clone(),
-        change_type: match change.change_type {
-            ChangeType::Created => ChangeType::Deleted,
-            ChangeType::Deleted => ChangeType::Created,
-            other => other,
-        },
-        size_delta: change.size_delta.map(|delta| delta.saturating_neg()),
-        is_directory: change.is_directory,
-    };
-    changes.iter().map(invert).collect()
-}
 
 /// Writes changes, one in a line, or a line for each directory, and their sum, if one is given.
 pub(in crate::cli) fn write_preview(
@@ -86,7 +71,7 @@ mod tests {
     use super::*;
 
     fn change(path: &str) -> Change {
-        let (path, change_type) = (path.into(), ChangeType::Created);
+        let (path, change_type) = (path.into(), nono_engine::diff::ChangeType::Created);
         Change { path, change_type, size_delta: Some(1), is_directory: false }
     }
 
@@ -117,12 +102,5 @@ mod tests {
         assert_eq!(shown.len(), 19, "with the sum of all, twenty");
         assert!(shown.contains(&"099/  +2 files".to_owned()), "{shown:?}");
         assert_eq!(shown[18], "and 82 more directories");
-    }
-
-    #[test]
-    fn what_a_restore_deletes_was_created() {
-        let deleted = Change { change_type: ChangeType::Deleted, ..change("/p/a") };
-        assert_eq!(inverted(&[deleted])[0].change_type, ChangeType::Created);
-        assert_eq!(inverted(&[change("/p/a")])[0].size_delta, Some(-1));
     }
 }
