@@ -7,7 +7,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+#[cfg(target_os = "linux")]
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, RawPid, WaitOptions, getpid, wait};
+#[cfg(target_os = "linux")]
+use rustix::process::{PidfdFlags, pidfd_open};
 
 use crate::cli::processes::{Activity, activities, command_line};
 
@@ -18,6 +22,9 @@ pub(in crate::cli) const PATIENCE: Duration = Duration::from_secs(5);
 /// A wait that is longer is said.
 const SILENT: Duration = Duration::from_millis(500);
 const STEP: Duration = Duration::from_millis(20);
+/// So long a keeper that has nothing left to keep may take to end, in seconds.
+#[cfg(target_os = "linux")]
+const KEEPER_ENDS: i64 = 5;
 
 /// A process that a command left running.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +37,8 @@ pub(in crate::cli) struct Leftover {
 }
 
 /// Waits until no descendant of this process is left, or none writes, and names those that are
-/// left. The keeper does not count. `say` is called when that takes longer than a moment.
+/// left. The keeper is none of them: it ends after the last, and its lock of the temporary files
+/// with it, which is awaited. `say` is called when that takes longer than a moment.
 pub(in crate::cli) fn wait_for_quiet(keeper: Option<Pid>, say: impl FnOnce()) -> Vec<Leftover> {
     let started = Instant::now();
     let mut say = Some(say);
@@ -44,6 +52,9 @@ pub(in crate::cli) fn wait_for_quiet(keeper: Option<Pid>, say: impl FnOnce()) ->
             now.remove(&keeper.as_raw_nonzero().get());
         }
         if now.is_empty() {
+            if let Some(keeper) = keeper {
+                wait_for_end(keeper);
+            }
             return Vec::new();
         }
         for (pid, activity) in &now {
@@ -79,4 +90,17 @@ pub(in crate::cli) fn wait_for_quiet(keeper: Option<Pid>, say: impl FnOnce()) ->
         }
         std::thread::sleep(STEP);
     }
+}
+
+/// Waits for the end of a keeper that has nothing left to keep. Where it cannot be awaited, a later
+/// run removes what it has locked.
+fn wait_for_end(keeper: Pid) {
+    #[cfg(target_os = "linux")]
+    if let Ok(end) = pidfd_open(keeper, PidfdFlags::empty()) {
+        let limit = Timespec { tv_sec: KEEPER_ENDS, tv_nsec: 0 };
+        let _ = poll(&mut [PollFd::new(&end, PollFlags::IN)], Some(&limit));
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = keeper;
+    while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
 }
