@@ -343,6 +343,32 @@ fn a_file_with_several_names_of_which_only_the_attributes_changed_gets_them_back
 }
 
 #[test]
+fn a_directory_in_which_a_name_gets_an_inode_of_its_own_keeps_its_time() {
+    // The other name lies outside of the selection, or outside of the project.
+    for (other, is_part) in [("b/other", true), ("../outside", false)] {
+        let fixture = Fixture::new();
+        let path = |name: &str| fixture.project().join(name);
+        fixture.write("dir/sub/a", "1");
+        fixture.write("b/c", "1");
+        fs::hard_link(path("dir/sub/a"), path(other)).unwrap();
+        let before = observe(&fixture.project());
+        fixture.record("chmod 600 dir/sub/a").success();
+        let changed = observe(&fixture.project());
+        let mut undo = vec!["undo", "--yes"];
+        undo.extend(is_part.then_some("dir/sub/a"));
+        fixture.nono(&undo);
+        let now = observe(&fixture.project());
+        let file = Path::new("dir/sub/a");
+        assert_eq!(now[file].mode, before[file].mode, "{other}");
+        assert_ne!(now[file].mode, changed[file].mode, "{other}");
+        for name in ["", "b", "dir", "dir/sub"] {
+            let name = Path::new(name);
+            assert_eq!(now[name].mtime, before[name].mtime, "{other}: {}", name.display());
+        }
+    }
+}
+
+#[test]
 fn in_a_directory_of_somebody_else_all_is_restored_but_its_time() {
     let fixture = Fixture::ordinary_user();
     let shared = fixture.project().join("shared");

@@ -132,7 +132,7 @@ impl RestorePlan {
                 let target = Arc::clone(&current);
                 Attribute { path, current: Some(current), target }
             }));
-            attributes.sort_by_key(|it| std::cmp::Reverse(byte_path::depth(&it.path)));
+            actions.sort_directories();
         }
         if touched.is_empty() && actions.attributes.is_empty() {
             // Nothing is done below, so a directory that is as it should be needs nothing.

@@ -18,14 +18,14 @@ use super::repositories::Repositories;
 use super::selection::Selected;
 use super::user_edits::UserEdits;
 use super::{OnConflict, RestoreError, RestoreOptions, States};
-use crate::diff;
+use crate::diff::{self, Lookup};
 use crate::git::RepositoryChange;
 use crate::object::ContentHash;
 use crate::snapshot::{
     LoadedManifest, NotCaptured, SessionMetadata, SessionOrigin, SnapshotManager, SnapshotManifest,
     standing,
 };
-use crate::store::ObjectSource;
+use crate::store::{ObjectSource, read_links, read_root_tree};
 
 /// A plan, and what it would undo that the session did not do.
 pub(super) struct Planned {
@@ -220,7 +220,10 @@ impl SnapshotManager {
         if options.skip_blocked && !blocked.is_empty() {
             plan.leave_blocked(std::mem::take(&mut blocked), &repositories);
         }
-        plan.detach_foreign_links(&diff::links_of(source, current_root)?, &mut places)?;
+        let current_tree = read_root_tree(source, current_root)?;
+        let mut current = Lookup::new(source, &current_tree);
+        let groups = read_links(source, current_tree.links.as_ref())?;
+        plan.detach_foreign_links(&groups, &mut places, &mut current)?;
         plan.link(&diff::links_of(source, &target.merkle_root)?);
         Ok(Planned {
             plan,

@@ -1,6 +1,7 @@
 //! Hard links of a plan: which paths get a new inode so that exactly those share one that did.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use super::planner::Planner;
 use super::{Attribute, Put, RestorePlan, Skipped};
@@ -81,11 +82,13 @@ impl Planner<'_> {
 
 impl RestorePlan {
     /// Gives a new inode to each path whose attributes change and whose inode has names that do not
-    /// change: outside of what was captured, or outside of the selection.
+    /// change: outside of what was captured, or outside of the selection. The directory of such a
+    /// path is written to for that, and gets its time back.
     pub(in crate::restore) fn detach_foreign_links(
         &mut self,
         groups: &LinkGroups,
         places: &mut Places<'_>,
+        current: &mut Lookup<'_>,
     ) -> Result<(), RestoreError> {
         let attributes = std::mem::take(&mut self.actions.attributes);
         let changing: HashSet<&[u8]> = attributes.iter().map(|it| it.path.as_slice()).collect();
@@ -98,6 +101,9 @@ impl RestorePlan {
             .map(|group| (group, changing_names(group)))
             .flat_map(|(group, count)| group.iter().map(move |path| (&**path, count)))
             .collect();
+        let of_directories = &mut self.actions.directory_attributes;
+        let mut planned: HashSet<Vec<u8>> =
+            of_directories.iter().map(|known| known.path.clone()).collect();
         let mut kept = Vec::new();
         for attribute in attributes {
             let place = places.find(&attribute.path)?;
@@ -105,6 +111,18 @@ impl RestorePlan {
             if place.dir.stat(&place.name)?.nlink <= known as u64 {
                 kept.push(attribute);
                 continue;
+            }
+            let (parent, _) = byte_path::split(&attribute.path);
+            if !planned.contains(parent)
+                && let Some(now) = current.find(parent)?
+            {
+                planned.insert(parent.to_vec());
+                let now = Arc::new(now);
+                of_directories.push(Attribute {
+                    path: parent.to_vec(),
+                    current: Some(Arc::clone(&now)),
+                    target: now,
+                });
             }
             let Attribute { path, current, target } = attribute;
             self.actions.puts.push(Put {
@@ -116,6 +134,7 @@ impl RestorePlan {
             });
         }
         self.actions.attributes = kept;
+        self.actions.sort_directories();
         self.actions.sort_puts();
         self.bytes_to_write = self.actions.puts.iter().map(Put::bytes).sum();
         Ok(())

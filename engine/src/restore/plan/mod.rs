@@ -183,6 +183,12 @@ impl Actions {
         self.puts.sort_by(|a, b| a.path.cmp(&b.path));
     }
 
+    /// The deepest first: a mode may bar the way to what is below.
+    pub(super) fn sort_directories(&mut self) {
+        // Stable, so that the order does not depend on how many there are of one depth.
+        self.directory_attributes.sort_by_key(|it| Reverse(byte_path::depth(&it.path)));
+    }
+
     /// The paths that are removed and do not come again as something else.
     pub(super) fn gone(&self) -> HashSet<&[u8]> {
         let made: HashSet<&[u8]> = self.directories.iter().map(Vec::as_slice).collect();

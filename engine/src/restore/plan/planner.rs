@@ -270,9 +270,7 @@ impl Planner<'_> {
         }
         let actions = &mut plan.actions;
         actions.removals.reverse();
-        // Stable, so that the order does not depend on how many there are of one depth.
-        let attributes = &mut actions.directory_attributes;
-        attributes.sort_by_key(|attribute| std::cmp::Reverse(byte_path::depth(&attribute.path)));
+        actions.sort_directories();
         // A path that gets a new inode needs no attributes set on the old one.
         let has_new_inode: HashSet<&[u8]> = renewed.iter().map(|put| put.path.as_slice()).collect();
         actions.attributes.retain(|attribute| !has_new_inode.contains(attribute.path.as_slice()));
