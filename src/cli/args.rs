@@ -22,7 +22,7 @@ use nono_engine::walk::{ExclusionConfig, GitDirectories, Ignored};
 ///
 /// `nono run CMD` records the state of your files before and after a command. `nono undo` takes
 /// back what the last one here did. `nono mount` shows all recorded states as read-only folders,
-/// `nono rollback restore` brings any of them back.
+/// `nono restore` brings any of them back.
 #[derive(Debug, Parser)]
 #[command(name = "nono", version, propagate_version = true)]
 pub(super) struct Arguments {
@@ -58,7 +58,9 @@ pub(super) enum Helper {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Run a command within its grants, recorded so that it can be undone
+    /// Run a command, recorded so that it can be undone
+    ///
+    /// The command writes only below its grants. Its directories are recorded before and after it.
     Run(commands::run::RunArgs),
     #[command(flatten)]
     Helper(Helper),
@@ -70,17 +72,19 @@ pub(super) enum Command {
     /// Take a mount away
     #[cfg(feature = "mount")]
     Umount(commands::umount::UmountArgs),
-    /// Take snapshots of containers with their volumes, look into them, bring them back
+    /// Record containers with their volumes, and bring them back
     #[cfg(feature = "container")]
     Container {
         #[command(subcommand)]
         command: commands::container::ContainerCommand,
     },
-    /// Show every recorded version of a file or directory, or what the sessions here changed
+    /// Show every recorded version of a path, or what the sessions here did
     Log(commands::log::LogArgs),
     /// Take over the sessions of the other nono, with their ids
     Import(commands::import::ImportArgs),
-    /// Send sessions to a remote: encrypted archives in a directory or an object store
+    /// Send sessions to a remote, as encrypted archives
+    ///
+    /// A remote is a directory or an object store.
     #[cfg(feature = "archive")]
     Push(commands::push::PushArgs),
     /// Fetch sessions from a remote
@@ -92,13 +96,15 @@ pub(super) enum Command {
         #[command(subcommand)]
         command: commands::remote::RemoteCommand,
     },
-    /// Write snapshots into single files, and make sessions of such files
+    /// Write snapshots into single files, and read such files
     #[cfg(feature = "archive")]
     Archive {
         #[command(subcommand)]
         command: commands::archive::ArchiveCommand,
     },
-    /// Look at profiles: the grants of a kind of command, and its recorded places
+    /// Look at profiles: what a kind of command may do
+    ///
+    /// A profile has the grants of a kind of command, and the places that are recorded of it.
     Profile {
         #[command(subcommand)]
         command: commands::profile::ProfileCommand,
@@ -108,38 +114,38 @@ pub(super) enum Command {
         #[command(subcommand)]
         command: commands::config::ConfigCommand,
     },
-    /// Put hooks into coding agents, so that each of their tool calls can be undone
+    /// Put hooks into coding agents, so that each tool call can be undone
     Agent {
         #[command(subcommand)]
         command: commands::agent::AgentCommand,
     },
-    /// Take a step at an event of a coding agent: what `nono agent install` writes into its
-    /// configuration
+    /// Take a step at an event of a coding agent, which calls this
+    ///
+    /// `nono agent install` writes this command into the configuration of agents.
     Hook(commands::hook::HookArgs),
-    /// Check what this machine offers, and say what mends what is wrong
+    /// Check what this machine offers, and say what mends the rest
     Doctor(commands::doctor::DoctorArgs),
     /// Print what a shell needs to complete arguments
     Completions(commands::completions::CompletionsArgs),
-    /// Write the manual as man pages
-    Man(commands::completions::ManArgs),
-    /// Serve the past of this project to a coding agent (Model Context Protocol on stdin and
-    /// stdout)
+    /// Show a page of the manual, or install all of them for `man`
+    Man(commands::man::ManArgs),
+    /// Serve the past of this project to a coding agent, as tools
+    ///
+    /// The protocol on stdin and stdout is the Model Context Protocol.
     #[cfg(feature = "mcp")]
     Mcp(commands::mcp::McpArgs),
     /// Undo what the last session here did, or a part of it
     Undo(commands::undo::UndoCommand),
     /// Take the last undo here back
     Redo(commands::redo::RedoArgs),
-    /// The commands of `rollback` without that word, hidden where the others are listed
+    /// The commands of `rollback` without that word
     #[command(flatten)]
     Short(Rollback),
     /// Show what an agent did: each tool call is a step
     Steps(commands::steps::StepsArgs),
-    /// Say what the last session here is, what has changed since, and what goes on
+    /// Show the last session here, what changed since, and what goes on
     Status(commands::status::StatusArgs),
-    /// Look at recorded sessions, restore, prove and remove them. Each of its commands also works
-    /// without this word: list, show, review, diff, find, restore, cat, resume, verify, cleanup,
-    /// pin, unpin, usage
+    /// The older word before commands that also work without it
     Rollback {
         #[command(subcommand)]
         command: Rollback,
@@ -166,7 +172,7 @@ pub(super) enum Rollback {
     List(commands::list::ListArgs),
     /// Show a session: its snapshots and what changed
     Show(commands::show::ShowArgs),
-    /// Look through what a session changed, and take some or all of it back
+    /// Look through what a session changed, and take some of it back
     Review(commands::review::ReviewArgs),
     /// Compare two states: snapshots, or what is there now
     Diff(commands::diff::DiffArgs),
@@ -180,9 +186,11 @@ pub(super) enum Rollback {
     Resume(commands::resume::ResumeArgs),
     /// Check every manifest and every byte
     Verify(commands::verify::VerifyArgs),
-    /// Remove sessions, and free the space that nobody needs
+    /// Remove sessions, and free the space that nothing else needs
     Cleanup(commands::cleanup::CleanupArgs),
-    /// Keep sessions until they are unpinned or removed by name, whatever the limits are
+    /// Keep sessions, whatever the limits are
+    ///
+    /// A pinned session stays until it is unpinned, or removed by its name.
     Pin(commands::pin::PinArgs),
     /// Let the limits remove sessions again
     Unpin(commands::pin::PinArgs),

@@ -10,7 +10,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use clap::Arg;
+use clap::{Arg, ValueHint};
 use clap_complete::CompleteEnv;
 use clap_complete::engine::{
     ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter,
@@ -19,15 +19,18 @@ use jiff::Zoned;
 
 use super::args::{StoreArgs, surroundings};
 use super::commands::list::command;
-use super::examples;
+use super::groups;
 use super::render::relative_time;
-use crate::config::ProfileLibrary;
+#[cfg(feature = "archive")]
+use crate::config::remotes;
+use crate::config::{ContainerLimits, FlagSettings, ProfileLibrary, Setting, Settings};
 use nono_engine::byte_path;
 use nono_engine::diff::Lookup;
 use nono_engine::history::{forms_of, recorded_form};
 use nono_engine::object::Node;
-use nono_engine::session::{Catalog, Purpose, SessionSummary, SnapshotId};
-use nono_engine::snapshot::{Recency, SessionDir};
+use nono_engine::path_text::Shown;
+use nono_engine::session::{Catalog, Purpose, SessionSummary, SnapshotId, steps_of};
+use nono_engine::snapshot::{Recency, SessionDir, StepEntry};
 use nono_engine::store::{read_root_tree, read_tree};
 use nono_engine::sys;
 
@@ -37,68 +40,129 @@ pub(super) const VARIABLE: &str = "NONO_COMPLETE";
 /// The shell that asks.
 static SHELL: OnceLock<OsString> = OnceLock::new();
 
+/// The words of the line, without the quotes and backslashes of the shell.
+static WORDS: OnceLock<Vec<OsString>> = OnceLock::new();
+
 /// Answers a shell, if one asks. Whether it was so.
 pub(super) fn answer(arguments: &[OsString]) -> bool {
     // The answer takes it out of the environment.
-    let _ = SHELL.set(std::env::var_os(VARIABLE).unwrap_or_default());
+    let shell = std::env::var_os(VARIABLE).unwrap_or_default();
+    let mut arguments = arguments.to_vec();
+    let line = arguments.iter().position(|word| word == "--").map_or(arguments.len(), |at| at + 1);
+    let last = arguments.len().max(line) - 1;
+    // bash and zsh hand over what was typed, fish only the word at the cursor.
+    let typed = match shell.as_bytes() {
+        b"bash" | b"zsh" => line..arguments.len(),
+        b"fish" => last.max(line)..arguments.len(),
+        _ => 0..0,
+    };
+    for word in arguments.get_mut(typed).unwrap_or_default() {
+        *word = unquoted(word);
+    }
+    let _ = WORDS.set(arguments.get(line..).unwrap_or_default().to_vec());
+    let _ = SHELL.set(shell);
     let asked = CompleteEnv::with_factory(program).var(VARIABLE);
     let current_dir = sys::current_dir().ok();
     let answered = asked.try_complete(arguments, current_dir.as_deref());
-    // An error message would stand in the middle of somebody's line.
+    // An error message would stand in the middle of a line that is being typed.
     answered.unwrap_or(true)
+}
+
+/// A word as the shell will read it. A quotation that has no end yet is one all the same.
+fn unquoted(word: &OsStr) -> OsString {
+    let (mut plain, mut quote) = (Vec::new(), None);
+    let mut bytes = word.as_bytes().iter().copied().peekable();
+    while let Some(byte) = bytes.next() {
+        match (byte, quote) {
+            (b'\'' | b'"', None) => quote = Some(byte),
+            (byte, Some(open)) if byte == open => quote = None,
+            (b'\\', None) => plain.extend(bytes.next()),
+            (b'\\', Some(b'"')) if bytes.peek().is_some_and(|byte| b"\"\\$`".contains(byte)) => {
+                plain.extend(bytes.next());
+            }
+            (byte, _) => plain.push(byte),
+        }
+    }
+    OsString::from_vec(plain)
 }
 
 /// The program with everything that can be offered.
 fn program() -> clap::Command {
-    with_completers(examples::program())
+    with_completers(groups::program(), &[])
 }
 
-fn with_completers(command: clap::Command) -> clap::Command {
-    let name = command.get_name().to_owned();
-    let has_snapshot = matches!(name.as_str(), "restore" | "cat");
-    let command = command.mut_args(|arg| with_completer(arg, has_snapshot));
-    command.mut_subcommands(with_completers)
+fn with_completers(command: clap::Command, words: &[&str]) -> clap::Command {
+    let command = command.mut_args(|arg| with_completer(arg, words));
+    command.mut_subcommands(|inner| {
+        let name = inner.get_name().to_owned();
+        with_completers(inner, &[words, &[&name]].concat())
+    })
 }
 
-/// By what the value is called in the help.
-fn with_completer(arg: Arg, has_snapshot: bool) -> Arg {
+/// What is offered for a value that is being typed.
+type Offer = fn(&OsStr) -> Vec<CompletionCandidate>;
+
+/// By the command, and by what the value is called in its help.
+fn with_completer(arg: Arg, words: &[&str]) -> Arg {
     let named = arg.get_value_names().and_then(<[_]>::first).map(ToString::to_string);
     let named = named.unwrap_or_else(|| arg.get_id().as_str().to_uppercase());
-    match named.as_str() {
-        "ID" | "ID[/N]" => arg.add(ArgValueCompleter::new(|word: &OsStr| typed(word, sessions))),
-        "ID[/N] | PATH" => {
-            arg.add(ArgValueCompleter::new(|word: &OsStr| typed(word, sessions_or_paths)))
-        }
-        "A [B] | PATH" => arg.add(ArgValueCompleter::new(|word: &OsStr| typed(word, states))),
-        "NAME|FILE" | "PROFILE" | "P" => arg.add(ArgValueCompleter::new(profiles)),
-        "PATH" if has_snapshot && arg.is_positional() => {
-            arg.add(ArgValueCompleter::new(|word: &OsStr| typed(word, recorded_paths)))
-        }
-        _ => arg,
-    }
+    let first = words.first().copied().unwrap_or_default();
+    let last = words.last().copied().unwrap_or_default();
+    let offer: Offer = match (first, last, named.as_str()) {
+        #[cfg(feature = "archive")]
+        ("remote", "show" | "remove" | "verify" | "cleanup", "NAME") => remote_names,
+        #[cfg(feature = "archive")]
+        ("push" | "pull", _, "REMOTE|ID") => remotes_or_sessions,
+        #[cfg(feature = "mount")]
+        ("umount", _, "DIR") => mounts,
+        ("config", "set", "KEY") => keys,
+        ("config", "set", "VALUE") => values,
+        (_, "undo", "N") if matches!(arg.get_id().as_str(), "step" | "to_step") => steps,
+        (_, "undo", "N") if arg.get_id() == "prompt" => prompts,
+        (_, "undo", "PATH") if arg.is_positional() => sessions_or_paths,
+        (_, "restore" | "cat", "PATH") if arg.is_positional() => recorded_paths,
+        (_, _, "ID" | "ID[/N]") => sessions,
+        (_, _, "ID[/N] | PATH") => sessions_or_paths,
+        (_, _, "A [B] | PATH") => states,
+        (_, _, "NAME|FILE" | "PROFILE" | "P") => profiles,
+        _ => match arg.get_value_hint() {
+            ValueHint::AnyPath => paths,
+            ValueHint::FilePath => files,
+            ValueHint::DirPath => directories,
+            _ => return arg,
+        },
+    };
+    arg.add(ArgValueCompleter::new(move |word: &OsStr| in_line(offer(word))))
 }
 
-/// What is offered for a word as it stands in the line. bash hands over what was typed, with its
-/// backslashes, and puts an offer into the line as it is; other shells quote it.
-fn typed(
-    word: &OsStr,
-    offer: impl Fn(&OsStr) -> Vec<CompletionCandidate>,
-) -> Vec<CompletionCandidate> {
+fn paths(current: &OsStr) -> Vec<CompletionCandidate> {
+    PathCompleter::any().complete(current)
+}
+
+fn files(current: &OsStr) -> Vec<CompletionCandidate> {
+    PathCompleter::file().complete(current)
+}
+
+fn directories(current: &OsStr) -> Vec<CompletionCandidate> {
+    PathCompleter::dir().complete(current)
+}
+
+/// Offers as they stand in a line. bash puts an offer into the line as it is; other shells quote
+/// it.
+fn in_line(offered: Vec<CompletionCandidate>) -> Vec<CompletionCandidate> {
     if SHELL.get().is_none_or(|shell| shell != "bash") {
-        return offer(word);
+        return offered;
     }
-    let bytes: Vec<u8> = word.as_bytes().iter().copied().filter(|byte| *byte != b'\\').collect();
-    let offered = offer(OsStr::from_bytes(&bytes)).into_iter();
-    let in_line = |candidate: CompletionCandidate| {
+    let escape = |candidate: CompletionCandidate| {
         let help = candidate.get_help().cloned();
         CompletionCandidate::new(escaped(candidate.get_value())).help(help)
     };
-    offered.map(in_line).collect()
+    offered.into_iter().map(escape).collect()
 }
 
 /// With a backslash before each byte that is not plain.
 fn escaped(value: &OsStr) -> OsString {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_./-+,:=@%~".contains(&byte);
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_./-+,:=@%~#".contains(&byte);
     let mut escaped = Vec::new();
     for byte in value.as_bytes().iter().copied() {
         if !is_plain(byte) && byte.is_ascii() {
@@ -110,8 +174,8 @@ fn escaped(value: &OsStr) -> OsString {
 }
 
 /// The words of the line, as far as the shell handed them over.
-fn words() -> Vec<OsString> {
-    std::env::args_os().skip_while(|word| word != "--").skip(1).collect()
+fn words() -> &'static [OsString] {
+    WORDS.get().map_or(&[], Vec::as_slice)
 }
 
 /// The store that the line means.
@@ -129,11 +193,17 @@ fn catalog() -> Option<Catalog> {
     StoreArgs { root }.catalog().ok()
 }
 
-/// Sessions, those here first and then the newest; behind a `/`, the snapshots of one.
+/// Sessions, those here first and then the newest; behind a `/`, the snapshots of one; behind a
+/// `#`, its steps.
 fn sessions(current: &OsStr) -> Vec<CompletionCandidate> {
     let (Some(current), Some(catalog)) = (current.to_str(), catalog()) else { return Vec::new() };
     if let Some((id, _)) = current.split_once('/') {
         return snapshots(&catalog, id, current);
+    }
+    if let Some((id, _)) = current.split_once('#') {
+        let steps = steps_in(&catalog, id).into_iter().rev();
+        let offered = steps.map(|step| (format!("{id}#{}", step.number), in_words(&step)));
+        return candidates(offered.collect(), current);
     }
     let mut known: Vec<SessionSummary> = catalog
         .sessions()
@@ -178,6 +248,125 @@ fn snapshots(catalog: &Catalog, id: &str, current: &str) -> Vec<CompletionCandid
     candidates(offered.collect(), current)
 }
 
+/// The steps of a session, the oldest first; none where there is no such session.
+fn steps_in(catalog: &Catalog, id: &str) -> Vec<StepEntry> {
+    let session = catalog.find_from(id, Purpose::Looking).ok();
+    let metadata = session.and_then(|session| session.metadata().ok());
+    metadata.map(|metadata| steps_of(&metadata)).unwrap_or_default()
+}
+
+/// A step in a line that does nothing to a terminal.
+fn in_words(step: &StepEntry) -> String {
+    Shown::bytes(step.summary().as_bytes()).to_string()
+}
+
+/// Steps of the last session here, the newest first, or of one with `ID#`.
+fn steps(current: &OsStr) -> Vec<CompletionCandidate> {
+    numbered(current, |steps| steps.iter().map(|step| (step.number, in_words(step))).collect())
+}
+
+/// Prompts in the same way.
+fn prompts(current: &OsStr) -> Vec<CompletionCandidate> {
+    numbered(current, |steps| {
+        let prompts = steps.iter().filter_map(|step| step.prompt.as_ref());
+        let words = |text: &str| Shown::bytes(text.as_bytes()).to_string();
+        let mut prompts: Vec<_> = prompts.map(|it| (it.number, words(&it.text))).collect();
+        prompts.dedup_by_key(|(number, _)| *number);
+        prompts
+    })
+}
+
+/// Numbers of a session that a half-typed word names, or of the last one here.
+fn numbered(
+    current: &OsStr,
+    numbers_of: impl Fn(&[StepEntry]) -> Vec<(u64, String)>,
+) -> Vec<CompletionCandidate> {
+    let (Some(current), Some(catalog)) = (current.to_str(), catalog()) else { return Vec::new() };
+    let (id, before) = match current.split_once('#') {
+        Some((id, _)) => (id, format!("{id}#")),
+        None => ("latest", String::new()),
+    };
+    let steps: Vec<_> = steps_in(&catalog, id).into_iter().filter(StepEntry::is_agents).collect();
+    let numbers = numbers_of(&steps).into_iter().rev();
+    let mut offered: Vec<_> =
+        numbers.map(|(number, words)| (format!("{before}{number}"), words)).collect();
+    if !offered.is_empty() {
+        offered.push((format!("{before}last"), "the newest that is left to undo".to_owned()));
+    }
+    candidates(offered, current)
+}
+
+/// The settings that a configuration file has or may have.
+fn settings() -> Vec<Setting> {
+    let Ok(surroundings) = surroundings() else { return Vec::new() };
+    let settings = Settings::load(&surroundings, &FlagSettings::default());
+    let mut settings = settings.map(|settings| settings.list()).unwrap_or_default();
+    settings.extend(ContainerLimits::list(&surroundings).unwrap_or_default());
+    settings
+}
+
+/// Keys of settings with their values.
+fn keys(current: &OsStr) -> Vec<CompletionCandidate> {
+    let named = settings().into_iter();
+    let offered = named.map(|setting| (setting.key.to_owned(), setting.value.to_string()));
+    candidates(offered.collect(), &current.to_string_lossy())
+}
+
+/// Values of the setting whose key stands before.
+fn values(current: &OsStr) -> Vec<CompletionCandidate> {
+    let key = words().iter().skip_while(|word| *word != "set").nth(1);
+    let Some(key) = key.and_then(|key| key.to_str()) else { return Vec::new() };
+    let possible: Vec<String> = match key {
+        "ignored" => ["small", "none", "all"].map(str::to_owned).to_vec(),
+        "compression" => ["fast", "small", "off"].map(str::to_owned).to_vec(),
+        #[cfg(feature = "archive")]
+        "push_after_run" => names_of_remotes().into_iter().map(|(name, _)| name).collect(),
+        key => match settings().into_iter().find(|setting| setting.key == key) {
+            Some(setting) if setting.value.is_boolean() => {
+                ["true", "false"].map(str::to_owned).to_vec()
+            }
+            Some(setting) if setting.value.is_number() => vec![setting.value.to_string()],
+            _ => Vec::new(),
+        },
+    };
+    let offered = possible.into_iter().map(|value| (value, String::new())).collect();
+    candidates(offered, &current.to_string_lossy())
+}
+
+/// Names of remotes, with their places.
+#[cfg(feature = "archive")]
+fn names_of_remotes() -> Vec<(String, String)> {
+    let known = surroundings().ok().and_then(|surroundings| remotes(&surroundings).ok());
+    known.unwrap_or_default().into_iter().map(|remote| (remote.name, remote.url)).collect()
+}
+
+#[cfg(feature = "archive")]
+fn remote_names(current: &OsStr) -> Vec<CompletionCandidate> {
+    candidates(names_of_remotes(), &current.to_string_lossy())
+}
+
+/// The words of a push or a pull: a remote first, then sessions.
+#[cfg(feature = "archive")]
+fn remotes_or_sessions(current: &OsStr) -> Vec<CompletionCandidate> {
+    let mut offered = remote_names(current);
+    offered.extend(sessions(current));
+    offered
+}
+
+/// Where stores are mounted, and other directories.
+#[cfg(feature = "mount")]
+fn mounts(current: &OsStr) -> Vec<CompletionCandidate> {
+    let mounts = nono_mount::mounts().unwrap_or_default().into_iter();
+    let fits = mounts
+        .filter(|mount| mount.directory.as_os_str().as_bytes().starts_with(current.as_bytes()));
+    let help = |fs_name: &str| Some(Shown::bytes(fs_name.as_bytes()).to_string().into());
+    let candidate = |mount: nono_mount::MountedAt| {
+        CompletionCandidate::new(mount.directory.into_os_string()).help(help(&mount.fs_name))
+    };
+    let offered: Vec<_> = fits.map(candidate).collect();
+    if offered.is_empty() { directories(current) } else { offered }
+}
+
 fn candidates(offered: Vec<(String, String)>, current: &str) -> Vec<CompletionCandidate> {
     let fits = offered.into_iter().filter(|(value, _)| value.starts_with(current));
     let candidate = |(at, (value, help)): (usize, (String, String))| {
@@ -190,7 +379,7 @@ fn candidates(offered: Vec<(String, String)>, current: &str) -> Vec<CompletionCa
 /// Sessions, and paths.
 fn sessions_or_paths(current: &OsStr) -> Vec<CompletionCandidate> {
     let mut offered = sessions(current);
-    offered.extend(PathCompleter::any().complete(current));
+    offered.extend(paths(current));
     offered
 }
 
@@ -200,7 +389,7 @@ fn states(current: &OsStr) -> Vec<CompletionCandidate> {
     if current.to_str().is_some_and(|current| "now".starts_with(current)) {
         offered.push(CompletionCandidate::new("now").help(Some("what is there now".into())));
     }
-    offered.extend(PathCompleter::any().complete(current));
+    offered.extend(paths(current));
     offered
 }
 
@@ -213,7 +402,7 @@ fn profiles(current: &OsStr) -> Vec<CompletionCandidate> {
         let names = names.map(|(name, _)| (name, String::new()));
         offered = candidates(names.collect(), current);
     }
-    offered.extend(PathCompleter::file().complete(current));
+    offered.extend(files(current));
     offered
 }
 
@@ -221,7 +410,7 @@ fn profiles(current: &OsStr) -> Vec<CompletionCandidate> {
 fn recorded_paths(current: &OsStr) -> Vec<CompletionCandidate> {
     match in_snapshot(current) {
         Some(offered) if !offered.is_empty() => offered,
-        _ => PathCompleter::any().complete(current),
+        _ => paths(current),
     }
 }
 
@@ -263,4 +452,23 @@ fn list(session: &SessionDir, number: u64, current: &OsStr) -> Option<Vec<Vec<u8
         if is_dir { [&*path, b"/"].concat() } else { path }
     };
     Some(fits.map(typed_on).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_read_as_a_shell_reads_it_also_where_a_quotation_has_no_end() {
+        for (typed, read) in [
+            ("plain", "plain"),
+            (r"before\ lunch", "before lunch"),
+            ("'before l", "before l"),
+            (r#""a \" b\c"#, r#"a " b\c"#),
+            (r#"'it'\''s'"#, "it's"),
+            (r"ends\", "ends"),
+        ] {
+            assert_eq!(unquoted(OsStr::new(typed)), OsStr::new(read), "{typed}");
+        }
+    }
 }

@@ -1,12 +1,15 @@
-//! Two examples for each command, shown at the end of its help.
-
-use clap::CommandFactory;
-
-use super::args::Arguments;
-use super::commands::undo::is_subcommand;
+//! Two examples for each command, shown at the end of its help and on its page of the manual.
 
 /// The title above them.
 const TITLE: &str = "Examples:";
+
+/// The examples of a command by its words behind `nono`: each a line, and what that does. A command
+/// of `rollback`, and of its older name `undo`, has those of the command without that word.
+pub(super) fn examples_of(words: &str) -> Option<&'static [(&'static str, &'static str); 2]> {
+    let plain = words.strip_prefix("undo ").or_else(|| words.strip_prefix("rollback "));
+    let plain = plain.unwrap_or(words);
+    examples().find(|(of, _)| *of == plain).map(|(_, examples)| examples)
+}
 
 /// All examples.
 fn examples() -> impl Iterator<Item = &'static (&'static str, [(&'static str, &'static str); 2])> {
@@ -342,25 +345,22 @@ const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
         ],
     ),
     (
-        "rollback pin",
+        "pin",
         [
-            ("nono rollback pin latest", "keep the last session here"),
-            ("nono rollback pin 20260214-143022-12345", "keep another one"),
+            ("nono pin latest", "keep the last session here"),
+            ("nono pin 20260214-143022-12345", "keep another one"),
         ],
     ),
     (
-        "rollback unpin",
+        "unpin",
         [
-            ("nono rollback unpin latest", "let the last session here go"),
-            ("nono rollback unpin 20260214-143022-12345", "let another one go"),
+            ("nono unpin latest", "let the last session here go"),
+            ("nono unpin 20260214-143022-12345", "let another one go"),
         ],
     ),
     (
-        "rollback usage",
-        [
-            ("nono rollback usage", "bytes by project and session"),
-            ("nono rollback usage --json", "for a program"),
-        ],
+        "usage",
+        [("nono usage", "bytes by project and session"), ("nono usage --json", "for a program")],
     ),
     (
         "doctor",
@@ -391,96 +391,81 @@ const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
         ],
     ),
     (
-        "rollback list",
+        "list",
         [
-            ("nono rollback list", "the newest sessions of each project"),
-            ("nono rollback list --path .", "those of this project"),
+            ("nono list", "the newest sessions of each project"),
+            ("nono list --path .", "those of this project"),
         ],
     ),
     (
-        "rollback show",
+        "show",
         [
-            ("nono rollback show latest", "what the last session changed"),
-            ("nono rollback show latest --diff", "the same, line by line"),
+            ("nono show latest", "what the last session changed"),
+            ("nono show latest --diff", "the same, line by line"),
         ],
     ),
     (
-        "rollback review",
+        "review",
         [
-            ("nono rollback review", "the last session"),
-            ("nono rollback review latest/2", "what its snapshot 2 changed"),
+            ("nono review", "the last session"),
+            ("nono review latest/2", "what its snapshot 2 changed"),
         ],
     ),
     (
-        "rollback diff",
+        "diff",
         [
-            ("nono rollback diff --stat", "the last session, file by file"),
-            ("nono rollback diff latest now -- src", "what is different in src since its baseline"),
+            ("nono diff --stat", "the last session, file by file"),
+            ("nono diff latest now -- src", "what is different in src since its baseline"),
         ],
     ),
     (
-        "rollback find",
+        "find",
         [
-            ("nono rollback find '*.sqlite'", "by name, in the sessions here"),
-            ("nono rollback find --all 'src/**/*.rs'", "by path, in the whole store"),
+            ("nono find '*.sqlite'", "by name, in the sessions here"),
+            ("nono find --all 'src/**/*.rs'", "by path, in the whole store"),
         ],
     ),
     (
-        "rollback restore",
+        "restore",
         [
-            ("nono rollback restore latest --dry-run", "what would be undone"),
-            ("nono rollback restore latest/1 src/main.rs", "one file, as snapshot 1 has it"),
+            ("nono restore latest --dry-run", "what would be undone"),
+            ("nono restore latest/1 src/main.rs", "one file, as snapshot 1 has it"),
         ],
     ),
     (
-        "rollback cat",
+        "cat",
         [
-            ("nono rollback cat latest src/main.rs", "as it was before the command"),
-            ("nono rollback cat latest/1 src/main.rs", "as it was after"),
+            ("nono cat latest src/main.rs", "as it was before the command"),
+            ("nono cat latest/1 src/main.rs", "as it was after"),
         ],
     ),
     (
-        "rollback resume",
+        "resume",
         [
-            ("nono rollback resume", "finish a restore that was interrupted"),
-            ("nono rollback resume --abort", "take it back"),
+            ("nono resume", "finish a restore that was interrupted"),
+            ("nono resume --abort", "take it back"),
         ],
     ),
     (
-        "rollback verify",
+        "verify",
         [
-            ("nono rollback verify latest", "every byte of the last session"),
-            ("nono rollback verify --all --repair", "mend what can be mended"),
+            ("nono verify latest", "every byte of the last session"),
+            ("nono verify --all --repair", "mend what can be mended"),
         ],
     ),
     (
-        "rollback cleanup",
+        "cleanup",
         [
-            ("nono rollback cleanup --dry-run", "what is over the limits"),
-            ("nono rollback cleanup --keep 3 --yes", "all but the newest three"),
+            ("nono cleanup --dry-run", "what is over the limits"),
+            ("nono cleanup --keep 3 --yes", "all but the newest three"),
         ],
     ),
 ];
 
-/// The program with its examples. Commands of `rollback` are listed there alone.
-pub(super) fn program() -> clap::Command {
-    let listed = |inner: clap::Command| {
-        let is_short = is_subcommand(inner.get_name());
-        if is_short { inner.hide(true) } else { inner }
-    };
-    with_examples(Arguments::command().mut_subcommands(listed), "")
-}
-
-fn with_examples(command: clap::Command, words: &str) -> clap::Command {
-    // Every subcommand of `rollback` is one of `undo`, too, and a command by itself.
-    let words_of = match words.strip_prefix("undo ") {
-        Some(inner) => format!("rollback {inner}"),
-        None if is_subcommand(words) => format!("rollback {words}"),
-        None => words.to_owned(),
-    };
-    let found = examples().find(|(of, _)| *of == words_of);
-    let command = match found {
-        Some((_, examples)) => command.after_help(text(examples)),
+/// A command with its examples, and all commands below it with theirs.
+pub(super) fn with_examples(command: clap::Command, words: &str) -> clap::Command {
+    let command = match examples_of(words) {
+        Some(examples) => command.after_help(text(examples)),
         None => command,
     };
     command.mut_subcommands(|inner| {
@@ -500,16 +485,14 @@ fn text(examples: &[(&str, &str); 2]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::groups::program;
 
     /// All commands that a person sees, by their words, which have no subcommands.
     fn visible(command: &clap::Command, words: &str, found: &mut Vec<String>) {
         let inner = command.get_subcommands().filter(|inner| !inner.is_hide_set());
         let inner: Vec<_> = inner.filter(|inner| inner.get_name() != "help").collect();
-        if inner.is_empty() || words == "undo" {
+        if inner.is_empty() {
             found.push(words.to_owned());
-        }
-        if words == "undo" {
-            return;
         }
         for inner in inner {
             let words = format!("{words} {}", inner.get_name());

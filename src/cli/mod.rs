@@ -20,9 +20,11 @@ mod error;
 mod examples;
 mod git_settings;
 mod grants;
+mod groups;
 mod inside;
 mod keeper;
 mod launch;
+mod manual;
 mod offer;
 mod output;
 mod pager;
@@ -79,7 +81,7 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     if completing::answer(&given) {
         return ExitCode::SUCCESS;
     }
-    let parsed = examples::program()
+    let parsed = groups::program()
         .try_get_matches_from(&given)
         .and_then(|matches| Arguments::from_arg_matches(&matches));
     let arguments = match parsed {
@@ -184,8 +186,8 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
         Command::Doctor(args) => commands::doctor::run(&args, &store, context),
         #[cfg(feature = "mcp")]
         Command::Mcp(args) => commands::mcp::run(&args, &store),
-        Command::Completions(args) => commands::completions::completions(&args, context),
-        Command::Man(args) => commands::completions::man(&args, context),
+        Command::Completions(args) => commands::completions::run(&args, context),
+        Command::Man(args) => commands::man::run(&args, context),
         Command::Undo(args) => commands::undo::run(&args.undo, &finished, &store, context),
         Command::Redo(args) => commands::redo::run(&args, &finished, &store, context),
         Command::Steps(args) => commands::steps::run(&args, &store, context),

@@ -1,4 +1,4 @@
-//! Conveniences: completions, the manual, the doctor.
+//! Conveniences: completions, the doctor.
 
 use std::fs;
 
@@ -17,25 +17,6 @@ fn shells_get_a_script_that_asks_for_completions() {
         assert!(script.contains("NONO_COMPLETE") && script.contains("nono"), "{shell}");
     }
     fixture.nono(&["completions", "none"]).fails(2, "none");
-}
-
-#[test]
-fn the_manual_has_a_page_for_each_command() {
-    let fixture = Fixture::new();
-    let dir = fixture.path("man1");
-    fixture.nono(&["man", dir.to_str().unwrap()]).success();
-    for page in [
-        "nono.1",
-        "nono-run.1",
-        "nono-rollback-restore.1",
-        "nono-profile-check.1",
-        "nono-config-show.1",
-        "nono-doctor.1",
-    ] {
-        let page = fs::read_to_string(dir.join(page)).unwrap();
-        assert!(page.contains(".TH"), "{page}");
-    }
-    assert!(!dir.join("nono-__sandbox-exec.1").exists());
 }
 
 #[test]

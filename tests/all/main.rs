@@ -45,6 +45,7 @@ mod killed_commands;
 mod left_out;
 mod listing;
 mod manners;
+mod manual;
 mod mapping;
 mod marks;
 mod mcp;

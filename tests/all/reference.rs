@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::fixture::Fixture;
 
@@ -32,17 +32,28 @@ fn collect(fixture: &Fixture, words: &[String], commands: &mut Commands) {
     let arguments: Vec<_> = words.iter().map(String::as_str).chain(["--help"]).collect();
     let help = fixture.nono(&arguments).success().stdout;
     commands.insert(words.to_vec(), options(&help));
-    let below = help.split("\nCommands:\n").nth(1).unwrap_or_default();
-    for line in below.lines().take_while(|line| !line.is_empty()) {
-        // Names stand two columns in, and what is said of them further.
-        let Some(line) = line.strip_prefix("  ").filter(|line| !line.starts_with(' ')) else {
-            continue;
-        };
-        let name = line.split_whitespace().next().unwrap();
-        if name != "help" {
-            collect(fixture, &[words, &[name.to_owned()]].concat(), commands);
-        }
+    for name in names(&help) {
+        collect(fixture, &[words, &[name]].concat(), commands);
     }
+    // Its commands are listed without this word.
+    if words.is_empty() {
+        collect(fixture, &["rollback".to_owned()], commands);
+    }
+}
+
+/// The commands that a help lists: one list, or one for each group of commands.
+fn names(help: &str) -> Vec<String> {
+    let before_options = help.split("\nOptions:\n").next().unwrap();
+    let lists = match help.split_once("\nCommands:\n") {
+        Some((_, below)) => below.split("\n\n").next().unwrap(),
+        None if help.contains("\nEvery day:\n") => before_options,
+        None => "",
+    };
+    // Names stand two columns in, and what is said of them further.
+    let rows = lists.lines().filter_map(|line| line.strip_prefix("  "));
+    let rows = rows.filter(|row| !row.starts_with(' '));
+    let names = rows.map(|row| row.split_whitespace().next().unwrap().to_owned());
+    names.filter(|name| name != "help").collect()
 }
 
 /// The command that a line of a shell begins with, if it is one of nono.
@@ -56,9 +67,9 @@ fn command_of<'a>(line: &str, commands: &'a Commands) -> Option<(&'a Vec<String>
             None => break,
         }
     }
-    // What stands behind `--` is somebody else's.
+    // Words behind `--` and in quotation marks belong to another program.
     let own = rest.split(" -- ").next().unwrap_or_default();
-    Some((last.0, own.to_owned()))
+    Some((last.0, own.split('\'').step_by(2).collect()))
 }
 
 /// The code in a document: spans, and lines of blocks.
@@ -83,6 +94,19 @@ fn code(document: &str) -> Vec<String> {
     found
 }
 
+/// The pages in `docs`, and in its directories.
+fn pages() -> Vec<PathBuf> {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let listed = |dir: &Path| {
+        let listed = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+        listed.collect::<Vec<_>>()
+    };
+    let (dirs, files): (Vec<_>, Vec<_>) = listed(&docs).into_iter().partition(|path| path.is_dir());
+    let below = dirs.iter().flat_map(|dir| listed(dir));
+    let all = files.into_iter().chain(below);
+    all.filter(|path| path.extension().is_some_and(|end| end == "md")).collect()
+}
+
 #[test]
 fn documents_name_commands_and_options_that_are_there() {
     let fixture = Fixture::new();
@@ -91,10 +115,10 @@ fn documents_name_commands_and_options_that_are_there() {
     assert!(commands.len() > 50, "{}", commands.len());
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut documents = vec![root.join("README.md")];
-    documents.extend(fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path()));
+    documents.extend(pages());
     let mut wrong = Vec::new();
     let mut checked = 0;
-    for path in documents.iter().filter(|path| path.extension().is_some_and(|end| end == "md")) {
+    for path in &documents {
         let name = path.file_name().unwrap().to_str().unwrap();
         for text in code(&fs::read_to_string(path).unwrap()) {
             let Some((words, own)) = command_of(&text, &commands) else { continue };
@@ -160,11 +184,7 @@ fn the_reference_knows_every_command_and_every_option() {
     let fixture = Fixture::new();
     let mut commands = Commands::new();
     collect(&fixture, &[], &mut commands);
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
-    let mut text = String::new();
-    for entry in fs::read_dir(docs).unwrap() {
-        text.push_str(&fs::read_to_string(entry.unwrap().path()).unwrap());
-    }
+    let text: String = pages().iter().map(|path| fs::read_to_string(path).unwrap()).collect();
     let documented = options(&text);
     let every: BTreeSet<_> = commands.values().flatten().cloned().collect();
     // In a document, the short form of an option may stand for it.
@@ -180,11 +200,13 @@ fn the_reference_knows_every_command_and_every_option() {
     let code: Vec<_> = code(&text);
     let named = |words: &Vec<String>| {
         let last = words.last().unwrap();
-        // Each command of `nono rollback` is one of `nono undo`, too.
-        let first = if words.len() > 1 && words[0] == "undo" { "rollback" } else { &words[0] };
+        // A command of `rollback` is the command without that word.
+        let is_there_too = commands.contains_key(&vec!["rollback".to_owned(), last.clone()]);
+        let firsts = [Some(words[0].as_str()), is_there_too.then_some("rollback")];
         code.iter().any(|code| {
             let mut parts = code.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
-            code.contains(&format!("nono {first}")) && parts.any(|part| part == last)
+            let begins = |first| code.contains(&format!("nono {first}"));
+            firsts.into_iter().flatten().any(begins) && parts.any(|part| part == last)
         })
     };
     let missing: Vec<_> =

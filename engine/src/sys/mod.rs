@@ -48,9 +48,10 @@ pub(crate) use frozen::Refused;
 pub use inode::Inode;
 pub use lock::FileLock;
 pub use path::{
-    canonical_parent, create_private_dir, create_private_file, current_dir, current_or_former_dir,
-    find_program, identity, is_executable, kind_of, leads_to_dir, links_on_the_way, mount_point,
-    open_temporary_dir, plain_absolute, real_or_future_path, real_path, stat_of, temporary_dir,
+    canonical_parent, create_private_dir, create_private_file, create_public_dir, current_dir,
+    current_or_former_dir, find_program, identity, is_executable, kind_of, leads_to_dir,
+    links_on_the_way, mount_point, open_temporary_dir, plain_absolute, real_or_future_path,
+    real_path, stat_of, temporary_dir,
 };
 pub use priority::lower_priority;
 pub use stat::{Device, FileKind, FileSystemSpace, FileTime, Stat, coarse_now};

@@ -206,11 +206,24 @@ pub fn plain_absolute(path: &Path, current_dir: &Path) -> PathBuf {
 /// # Errors
 /// When a component cannot be made or is not a directory.
 pub fn create_private_dir(path: &Path) -> Result<()> {
-    match (make_private_dir(path), path.parent()) {
+    create_dir(path, Mode::RWXU)
+}
+
+/// Makes a directory and its missing parents for all users to read, as far as the umask lets them.
+/// One that exists stays as it is.
+///
+/// # Errors
+/// When a component cannot be made or is not a directory.
+pub fn create_public_dir(path: &Path) -> Result<()> {
+    create_dir(path, Mode::RWXU | Mode::RWXG | Mode::RWXO)
+}
+
+fn create_dir(path: &Path, mode: Mode) -> Result<()> {
+    match (make_dir(path, mode), path.parent()) {
         (Err(Errno::NOENT), Some(parent)) if parent != Path::new("") => {
-            create_private_dir(parent)?;
+            create_dir(parent, mode)?;
             // Once more, and no oftener: some file systems answer ENOENT for ever (/proc).
-            make_private_dir(path).at("make the directory", path)
+            make_dir(path, mode).at("make the directory", path)
         }
         (made, _) => made.at("make the directory", path),
     }
@@ -236,8 +249,8 @@ pub fn create_private_file(path: &Path, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-fn make_private_dir(path: &Path) -> rustix::io::Result<()> {
-    match fail_point::around(Operation::MakeDirAt(path), || rustix::fs::mkdir(path, Mode::RWXU)) {
+fn make_dir(path: &Path, mode: Mode) -> rustix::io::Result<()> {
+    match fail_point::around(Operation::MakeDirAt(path), || rustix::fs::mkdir(path, mode)) {
         Err(Errno::EXIST) => {
             let kind = rustix::fs::FileType::from_raw_mode(rustix::fs::stat(path)?.st_mode);
             if kind.is_dir() { Ok(()) } else { Err(Errno::NOTDIR) }

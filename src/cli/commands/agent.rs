@@ -235,7 +235,7 @@ fn is_ignored(top: &Path, path: &Path) -> bool {
 }
 
 /// The program as it was called: where it is a symlink, an update does not change its path.
-fn this_program() -> Result<PathBuf, CliError> {
+pub(super) fn this_program() -> Result<PathBuf, CliError> {
     let called = std::env::args_os().next().unwrap_or_default();
     let search = std::env::var_os("PATH").unwrap_or_default();
     let found = sys::find_program(&called, &search).filter(|path| path.is_absolute());

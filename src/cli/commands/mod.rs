@@ -21,6 +21,7 @@ pub(super) mod hook;
 pub(super) mod import;
 pub(super) mod list;
 pub(super) mod log;
+pub(super) mod man;
 #[cfg(feature = "mcp")]
 pub(super) mod mcp;
 #[cfg(feature = "mount")]
