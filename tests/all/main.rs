@@ -71,6 +71,7 @@ mod paging;
 mod past;
 mod patch;
 mod path_arguments;
+mod pictures;
 mod plain_renames;
 mod power;
 mod preflight;

@@ -1,27 +1,28 @@
-//! The tours in the README and in the tutorial, run as they stand there: the output is the shown
-//! one.
+//! The commands in the README, in the tutorial and on the pages of questions, run as they stand
+//! there: the output is the shown one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::not_run::not_run;
 
-/// A command of the tour, and what the README shows of its output.
+/// A command, and what the document shows of its output. A script shows nothing.
 struct Step {
     command: String,
     shown: Vec<String>,
 }
 
-/// The fenced blocks of a section: shell scripts, and commands with their output.
-fn tour(readme: &str) -> (Vec<String>, Vec<Step>) {
-    let section = readme.split("\n## ").find(|section| section.starts_with("A tour")).unwrap();
-    let (mut scripts, mut steps) = (Vec::new(), Vec::new());
-    for block in section.split("\n```").skip(1).step_by(2) {
+/// The fenced blocks of a document, in order: scripts, and commands with their output. A script for
+/// a clone of this repository is no part of the tour.
+fn steps(document: &str) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    for block in document.split("\n```").skip(1).step_by(2) {
         let (kind, text) = block.split_once('\n').unwrap();
         match kind {
-            "sh" => scripts.push(text.to_owned()),
+            "sh" if text.contains("scripts/") => {}
+            "sh" => steps.push(Step { command: text.to_owned(), shown: Vec::new() }),
             "console" => {
                 for line in text.lines() {
                     match (line.strip_prefix("$ "), steps.last_mut()) {
@@ -36,7 +37,7 @@ fn tour(readme: &str) -> (Vec<String>, Vec<Step>) {
             other => panic!("a block of the kind {other:?}"),
         }
     }
-    (scripts, steps)
+    steps
 }
 
 /// The text that is the same on every machine and at every time: ids are numbered. Hashes, commits
@@ -80,13 +81,13 @@ fn normalised(line: &str, ids: &mut BTreeMap<String, usize>) -> String {
             out.push_str("HASH");
         } else if digits(word, 3) && after.starts_with(" B") {
             out.push_str("SIZE");
-        } else if let Some((_, unit)) = after.split_once(' ')
+        } else if let Some((fraction, unit)) = after.split_once(' ')
             && digits(word, word.len())
-            && after.starts_with('.')
-            && unit.starts_with("KiB")
+            && (fraction.is_empty() || fraction.starts_with('.'))
+            && let Some(unit) = ["KiB", "MiB", "×"].iter().find(|known| unit.starts_with(**known))
         {
             out.push_str("SIZE");
-            rest = &after[after.find(' ').unwrap_or(0)..];
+            rest = &after[fraction.len() + " ".len() + unit.len()..];
             continue;
         } else if digits(word, word.len())
             && [" objects", " files, ", " changes"].iter().any(|what| after.starts_with(what))
@@ -113,47 +114,133 @@ fn after_time(text: &str) -> Option<&str> {
     after("0000-00-00 00:00:00").or_else(|| after("0000-00-00 00.00"))
 }
 
-#[test]
-fn the_tour_of_the_readme_gives_what_it_shows() {
-    gives_what_it_shows("README.md", 9);
+/// A document of this repository.
+fn document(name: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
+}
+
+/// The pages of questions.
+fn questions() -> Vec<String> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/questions");
+    let names = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());
+    names.map(|name| format!("docs/questions/{}", name.to_str().unwrap())).collect()
 }
 
 #[test]
-fn the_tour_of_the_tutorial_gives_what_it_shows() {
-    gives_what_it_shows("docs/tutorial.md", 16);
+fn the_commands_of_the_readme_give_what_it_shows() {
+    gives_what_it_shows("README.md", 11);
 }
 
 #[test]
-fn the_readme_is_short() {
-    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
-    assert!(fs::read_to_string(readme).unwrap().lines().count() <= 120);
+fn the_commands_of_the_tutorial_give_what_it_shows() {
+    gives_what_it_shows("docs/tutorial.md", 25);
 }
 
-/// Runs the tour of a document, which has so many steps at least.
-fn gives_what_it_shows(document: &str, min_steps: usize) {
-    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join(document);
-    let (scripts, steps) = tour(&fs::read_to_string(document).unwrap());
-    assert!(scripts.len() == 1 && steps.len() >= min_steps, "{} steps", steps.len());
+#[test]
+fn the_commands_of_each_question_give_what_its_page_shows() {
+    let pages = questions();
+    assert!(pages.len() >= 5, "{pages:?}");
+    for page in pages {
+        gives_what_it_shows(&page, 2);
+    }
+}
+
+#[test]
+fn the_readme_is_short_and_begins_with_the_rescue() {
+    let readme = document("README.md");
+    assert!(readme.lines().count() <= 120, "{} lines", readme.lines().count());
+    let sections: Vec<_> = readme.lines().filter(|line| line.starts_with("## ")).collect();
+    assert_eq!(sections[0], "## The rescue");
+    let pictures = readme.lines().filter(|line| line.starts_with("![")).count();
+    assert_eq!(pictures, 2);
+    // The promise is one sentence.
+    let promise = readme.split("\n\n").nth(1).unwrap();
+    assert_eq!(promise.matches('.').count(), 1, "{promise}");
+}
+
+#[test]
+fn every_page_is_in_the_index_and_every_link_leads_to_a_file() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let pages = || {
+        let docs = fs::read_dir(top.join("docs")).unwrap().map(|entry| entry.unwrap().file_name());
+        let docs = docs.map(|name| format!("docs/{}", name.to_str().unwrap()));
+        docs.filter(|name| name.ends_with(".md")).chain(questions())
+    };
+    let mut named = BTreeSet::new();
+    for page in pages().chain(["README.md".to_owned()]) {
+        let text = document(&page);
+        let dir = top.join(&page).parent().unwrap().to_owned();
+        let links = text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap());
+        for link in links.filter(|link| !link.contains("://") && !link.starts_with('#')) {
+            let path = dir.join(link.split('#').next().unwrap());
+            assert!(path.exists(), "{page} links to {link}");
+            if page == "docs/README.md" {
+                named.insert(path.canonicalize().unwrap());
+            }
+        }
+    }
+    let missing: Vec<_> = pages()
+        .filter(|page| page != "docs/README.md" && !named.contains(&top.join(page)))
+        .collect();
+    assert!(missing.is_empty(), "docs/README.md does not list {missing:?}");
+}
+
+/// A home directory of its own, and a shell script that runs there with the program on its path.
+fn run(home: &Path, script: &str) -> String {
+    let program = Path::new(env!("CARGO_BIN_EXE_nono"));
+    let path = std::env::var("PATH").unwrap();
+    let output = Command::new("bash")
+        .args(["-c", script])
+        .current_dir(home)
+        .env_clear()
+        .env("PATH", format!("{}:{path}", program.parent().unwrap().display()))
+        .env("HOME", home)
+        .env("LC_ALL", "C")
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn home() -> (tempfile::TempDir, PathBuf) {
     let temp = tempfile::tempdir().unwrap();
     let home = temp.path().canonicalize().unwrap();
-    let mut script = format!("exec 2>&1\n{}\n", scripts[0]);
+    (temp, home)
+}
+
+#[test]
+fn the_rescue_takes_no_longer_than_the_readme_says() {
+    let readme = document("README.md");
+    assert!(readme.contains("`nono undo` does, in 0.1 s:"), "{readme}");
+    let steps = steps(&readme);
+    let (setup, agent) = (&steps[0].command, &steps[1].command);
+    assert!(setup.contains(".env") && agent.starts_with("nono run sh -c 'git reset"), "{agent}");
+    let (_temp, home) = home();
+    // The time of the processor: the tests beside this one are in the way of any other.
+    let script = format!(
+        "{setup}\n{agent} >~/log 2>&1\nTIMEFORMAT='%U %S'\nfor n in 1 2 3 4 5; do\n\
+         {{ time nono undo --yes >~/log 2>&1 || exit; }} 2>&1\nnono redo >~/log 2>&1 || exit\ndone"
+    );
+    let times = run(&home, &script);
+    let seconds = |line: &str| line.split(' ').map(|part| part.parse::<f64>().unwrap()).sum();
+    let times: Vec<f64> = times.lines().map(seconds).collect();
+    assert_eq!(times.len(), 5, "{}", fs::read_to_string(home.join("log")).unwrap());
+    let best = times.iter().copied().fold(f64::INFINITY, f64::min);
+    // Rounded, as people round. The program of the tests is not optimised.
+    assert!(best < 0.15, "{times:?}");
+}
+
+/// Runs the commands of a document, which has so many at least.
+fn gives_what_it_shows(name: &str, min_steps: usize) {
+    let steps = steps(&document(name));
+    assert!(steps.len() >= min_steps, "{name}: {} steps", steps.len());
+    let (_temp, home) = home();
+    let mut script = "exec 2>&1\n".to_owned();
     for (number, step) in steps.iter().enumerate() {
         script.push_str(&format!("echo '=== step {number}'\n{}\n", step.command));
     }
     // No mount stays in any case.
     script.push_str("echo '=== step end'\nnono umount ~/snapshots\n");
-    let program = Path::new(env!("CARGO_BIN_EXE_nono"));
-    let path = std::env::var("PATH").unwrap();
-    let output = Command::new("bash")
-        .args(["-c", &script])
-        .current_dir(&home)
-        .env_clear()
-        .env("PATH", format!("{}:{path}", program.parent().unwrap().display()))
-        .env("HOME", &home)
-        .env("LC_ALL", "C")
-        .output()
-        .unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
+    let text = run(&home, &script);
     if text.contains("/dev/fuse") || text.contains("fuse3") {
         not_run(format_args!("nothing can be mounted here: {text}"));
         return;
@@ -172,6 +259,6 @@ fn gives_what_it_shows(document: &str, min_steps: usize) {
             shown.pop();
             real.truncate(shown.len());
         }
-        assert_eq!(shown, real, "$ {}", step.command);
+        assert_eq!(shown, real, "{name}: $ {}", step.command);
     }
 }
