@@ -46,10 +46,10 @@ static WORDS: OnceLock<Vec<OsString>> = OnceLock::new();
 /// Answers a shell, if one asks. Whether it was so.
 pub(super) fn answer(arguments: &[OsString]) -> bool {
     // The answer takes it out of the environment.
-    let shell = std::env::var_os(VARIABLE).unwrap_or_default();
+    let Some(shell) = std::env::var_os(VARIABLE) else { return false };
     let mut arguments = arguments.to_vec();
     let line = arguments.iter().position(|word| word == "--").map_or(arguments.len(), |at| at + 1);
-    let last = arguments.len().max(line) - 1;
+    let last = arguments.len().saturating_sub(1);
     // bash and zsh hand over what was typed, fish only the word at the cursor.
     let typed = match shell.as_bytes() {
         b"bash" | b"zsh" => line..arguments.len(),
@@ -99,7 +99,7 @@ fn with_completers(command: clap::Command, words: &[&str]) -> clap::Command {
     })
 }
 
-/// What is offered for a value that is being typed.
+/// The offer for a value that is being typed.
 type Offer = fn(&OsStr) -> Vec<CompletionCandidate>;
 
 /// By the command, and by what the value is called in its help.
