@@ -50,9 +50,26 @@ impl Client {
         }
     }
 
+    /// Other names that people give it, its program's among them.
+    pub fn aliases(self) -> &'static [&'static str] {
+        match self {
+            Self::ClaudeCode => &["claude", "claudecode", "claude_code"],
+            Self::Codex => &["codex-cli", "openai-codex"],
+            Self::Gemini => &["gemini-cli", "google-gemini"],
+            Self::OpenCode => &["open-code", "opencode-ai"],
+        }
+    }
+
     /// The client of this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|client| client.name() == name)
+    }
+
+    /// The client that a person means, by its name or another one.
+    pub fn meant(name: &str) -> Option<Self> {
+        let name = name.to_ascii_lowercase();
+        let is_alias = |client: &Self| client.aliases().contains(&name.as_str());
+        Self::named(&name).or_else(|| Self::ALL.into_iter().find(is_alias))
     }
 
     /// Whether it may start a call before the call before it has ended. One that does not and

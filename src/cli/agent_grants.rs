@@ -1,12 +1,14 @@
 //! What a coding agent needs inside of a run beside its profile: its own package, and our program.
 //!
 //! A package of npm lies in the home directory of its user as often as not, which no profile can
-//! name. Hooks call our program by its path. Both are only read.
+//! name. Hooks call our program by its path. Both are only read. The agent may stand behind other
+//! programs (`env X=1 claude`).
 
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
 use super::context::Context;
+use super::inner_commands::{inner_commands, program_name};
 use crate::agent::Client;
 use crate::config::FoundProfile;
 use nono_engine::sys::{self, Dir};
@@ -27,11 +29,20 @@ pub(super) fn client_of(profile: &FoundProfile) -> Option<Client> {
 /// Places that an agent reads, as far as they are there; all symlinks resolved.
 pub(super) fn reads(command: &[OsString]) -> Vec<PathBuf> {
     let program = std::env::current_exe().ok().and_then(|path| sys::real_path(&path).ok());
+    let packages = programs(command).into_iter();
+    program.into_iter().chain(packages.map(|it| package_of(&it).unwrap_or(it))).collect()
+}
+
+/// The files of the programs that the words of a command name, all symlinks resolved. Of a command
+/// that starts another one, only what can be executed: its words may be anything.
+pub(super) fn programs(command: &[OsString]) -> Vec<PathBuf> {
     let search = std::env::var_os("PATH").unwrap_or_default();
-    let agent = command.first().and_then(|name| sys::find_program(name, &search));
-    let agent = agent.and_then(|path| sys::real_path(&path).ok());
-    let package = agent.map(|agent| package_of(&agent).unwrap_or(agent));
-    program.into_iter().chain(package).collect()
+    let commands = inner_commands(command).into_iter().enumerate();
+    let found = commands.filter_map(|(depth, words)| {
+        let path = sys::find_program(words.first()?, &search)?;
+        (depth == 0 || sys::is_executable(&path)).then(|| sys::real_path(&path).ok()).flatten()
+    });
+    found.collect()
 }
 
 /// The folder of packages that a program of npm lies in: its parts lie beside it.
@@ -52,8 +63,8 @@ pub(super) fn warn(client: Client, command: &[OsString], context: &Context) {
         let has = |word: &OsString| word.to_str().is_some_and(|word| word.contains(flag));
         command.iter().any(has)
     };
-    let program = command.first().map(Path::new).and_then(Path::file_name);
-    let is_codex = client == Client::Codex && program.is_some_and(|name| name == "codex");
+    let is_program = |words: &Vec<OsString>| program_name(words) == Some(client.program());
+    let is_codex = client == Client::Codex && inner_commands(command).iter().any(is_program);
     if is_codex && !CODEX_FLAGS.into_iter().any(is_given) && !is_open_by_default() {
         context.warn(format_args!(
             "the sandbox of codex cannot work inside of this one, so its commands will fail: run codex {}",

@@ -445,6 +445,9 @@ impl From<ConfigError> for CliError {
     fn from(error: ConfigError) -> Self {
         let wrong = Self::usage(error.to_string());
         match error {
+            ConfigError::NoProfile { name, serving: Some(serving), .. } => wrong.with_hint(
+                format!("the profile {serving} has what {name} needs: --profile {serving}"),
+            ),
             ConfigError::NoProfile { nearest: Some(name), wanted_by: None, .. } => {
                 wrong.with_hint(format!("did you mean --profile {name}?"))
             }

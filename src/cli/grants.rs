@@ -153,31 +153,13 @@ impl Grants {
     }
 }
 
-impl Grants {
-    /// Names the paths in a command that failed which are there and outside of its grants: the
-    /// kernel reports a denial to the command alone, and that says "Permission denied". Only below
-    /// the home directory, of which no built-in grant has anything.
-    pub(super) fn say_what_is_outside(&self, command: &[OsString], context: &Context) {
-        let (Some(policy), Some(home)) = (&self.policy, real_home()) else { return };
-        let Ok(here) = sys::current_or_former_dir() else { return };
-        let is_outside = |path: &PathBuf| {
-            let mut granted = policy.read.iter().chain(&policy.write);
-            path.starts_with(&home) && *path != home && !granted.any(|it| path.starts_with(it))
-        };
-        let named = command
-            .iter()
-            .skip(1)
-            .filter_map(|word| sys::real_path(&sys::plain_absolute(Path::new(word), &here)).ok());
-        let mut outside: Vec<PathBuf> = named.filter(is_outside).collect();
-        outside.dedup();
-        for path in outside {
-            let Some(word) = shell_word(&path) else { continue };
-            context.say(format_args!(
-                "{} is outside of what the command may read: --read {word}, or --write {word}",
-                Shown::path(&path)
-            ));
-        }
-    }
+/// The places that a profile lets commands write, as far as they are there or are made.
+pub(super) fn write_grants_of(
+    profile: &Profile,
+    surroundings: &Surroundings<'_>,
+) -> Result<Vec<PathBuf>, ConfigError> {
+    let Wanted { allow, write, create, .. } = Wanted::of(profile, surroundings)?;
+    Ok([allow, write, create].concat())
 }
 
 /// The places of a profile that there are.

@@ -9,6 +9,7 @@ use std::process::Command;
 
 use clap::ValueEnum;
 
+use super::agent_grants;
 use super::checkpoints::{SOCKET_NAME, SOCKET_VARIABLE};
 use super::error::CliError;
 use super::keeper::{Keeper, Namespaces, NotStarted, Plan, THIS_PROGRAM};
@@ -238,7 +239,8 @@ impl<'a> Launch<'a> {
         Keeper::start(command, &self.scratch.path().join(MEETING), plan, self.given)
     }
 
-    /// The policy, with what a command needs that is named: its own file, this program (`nono
+    /// The policy, with what a command needs that is named: its own file and those of the programs
+    /// that its words start, this program (`nono
     /// snapshot` works inside), and the sockets of the user's agent of keys and of the screen.
     fn complete(
         &self,
@@ -253,7 +255,7 @@ impl<'a> Launch<'a> {
         let mut policy = policy.clone();
         let itself = std::env::current_exe().ok();
         let programs = [Some(self.program.clone()), itself, variable("XAUTHORITY").map(Into::into)];
-        let programs = programs.into_iter().flatten();
+        let programs = programs.into_iter().flatten().chain(agent_grants::programs(self.given));
         policy.read.extend(programs.filter_map(|program| sys::real_path(&program).ok()));
         let screen = variable("DISPLAY").filter(|name| name.as_encoded_bytes().starts_with(b":"));
         let sockets = [variable("SSH_AUTH_SOCK"), screen.map(|_| X_SOCKETS.into())];

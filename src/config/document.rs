@@ -32,6 +32,8 @@ pub enum ConfigError {
         name: String,
         /// The profile that asks for it, if another one does.
         wanted_by: Option<String>,
+        /// The profile that has what the tool of this name needs.
+        serving: Option<&'static str>,
         /// The profile that was probably meant.
         nearest: Option<String>,
     },

@@ -10,6 +10,7 @@ use super::document::{self, Document};
 use super::nearest::nearest;
 use super::profile::{Profile, ProfileTable};
 use super::{ConfigError, Surroundings, config_dir};
+use crate::agent::Client;
 use nono_engine::path_text::serde_paths;
 use nono_engine::sys::{self, Dir};
 
@@ -20,6 +21,11 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("gemini", include_str!("builtin/gemini.json")),
     ("generic", include_str!("builtin/generic.json")),
     ("opencode", include_str!("builtin/opencode.json")),
+];
+/// Tools that the profile `generic` is for: people look for a profile of their name.
+const GENERIC_TOOLS: &[&str] = &[
+    "bun", "cargo", "deno", "go", "java", "mise", "node", "nodejs", "npm", "npx", "nvm", "pip",
+    "pnpm", "pyenv", "python", "python3", "ruby", "rust", "rustup", "uv", "volta", "yarn",
 ];
 /// Directory of the user's profiles in that of the configuration.
 const PROFILES_NAME: &str = "profiles";
@@ -85,11 +91,12 @@ impl ProfileLibrary {
     }
 
     /// Finds a profile by its name, or reads the file of a path: a word with a `/`, or with the
-    /// ending of a profile's file.
+    /// ending of a profile's file. Other names of an agent (`claude`) mean its profile.
     ///
     /// # Errors
     /// [`ConfigError`]: a file that is not valid, an unknown name, a circle.
     pub fn find(&self, name_or_path: &str) -> Result<FoundProfile, ConfigError> {
+        let name_or_path = self.meant(name_or_path)?;
         let path = Path::new(name_or_path);
         let ends_like_one = path.extension().is_some_and(|end| ENDINGS.iter().any(|e| end == *e));
         let source = if name_or_path.contains('/') || ends_like_one {
@@ -135,6 +142,14 @@ impl ProfileLibrary {
         Ok(FoundProfile { name: name_or_path.to_owned(), source, extends, profile, files })
     }
 
+    /// The profile of the agent that a name means, unless a profile has the name itself.
+    fn meant<'a>(&self, name: &'a str) -> Result<&'a str, ConfigError> {
+        if built_in(name).is_some() || self.user_file(name)?.is_some() {
+            return Ok(name);
+        }
+        Ok(Client::meant(name).map_or(name, |client| client.name()))
+    }
+
     fn source_of(&self, name: &str, wanted_by: Option<&str>) -> Result<ProfileSource, ConfigError> {
         if let Some(path) = self.user_file(name)? {
             return Ok(ProfileSource::User(path));
@@ -147,6 +162,7 @@ impl ProfileLibrary {
         Err(ConfigError::NoProfile {
             name: name.to_owned(),
             wanted_by: wanted_by.map(str::to_owned),
+            serving: GENERIC_TOOLS.contains(&name).then_some("generic"),
             nearest: nearest(name, names).map(str::to_owned),
         })
     }

@@ -108,6 +108,38 @@ fn without_a_name_the_agents_that_are_used_here_get_hooks() {
     assert_eq!(home(&fixture), []);
 }
 
+#[test]
+fn uninstalling_from_a_project_leaves_no_empty_directories() {
+    let fixture = Fixture::new();
+    let agents = ["claude-code", "codex", "gemini", "opencode"];
+    let run = |verb: &str| fixture.nono(&[&["agent", verb, "--project"], &agents[..]].concat());
+    run("install").success();
+    assert!(fixture.project().join(".opencode/plugin/nono.js").exists());
+    run("uninstall").success();
+    assert_eq!(fs::read_dir(fixture.project()).unwrap().count(), 0);
+    // A directory in which something else lies stays.
+    run("install").success();
+    fixture.write(".claude/mine.md", "1");
+    fs::create_dir(fixture.project().join(".gemini/empty")).unwrap();
+    run("uninstall").success();
+    assert!(fixture.project().join(".claude/mine.md").exists());
+    assert!(fixture.project().join(".gemini/empty").exists());
+    assert!(!fixture.project().join(".opencode").exists());
+}
+
+#[test]
+fn an_agent_is_meant_by_each_of_its_names() {
+    for name in ["claude-code", "claude", "Claude", "claude_code"] {
+        let fixture = Fixture::new();
+        fixture.nono(&["agent", "install", name]).success();
+        let made: Vec<_> = home(&fixture).into_iter().map(|(path, _)| path).collect();
+        assert_eq!(made, [fixture.path("home").join(CLAUDE)], "{name}");
+        fixture.nono(&["agent", "uninstall", name]).success();
+    }
+    let fixture = Fixture::new();
+    fixture.nono(&["agent", "install", "clod"]).fails(2, "claude-code");
+}
+
 /// nono with a variable of a client.
 fn nono_with(fixture: &Fixture, variable: &str, value: &str, arguments: &[&str]) -> Finished {
     finished(fixture.command(arguments).env(variable, value).output().unwrap())

@@ -19,6 +19,7 @@ mod crash;
 mod damaged_sessions;
 mod day;
 mod extremes;
+mod denials;
 mod faults;
 mod fixture;
 mod full_disks;

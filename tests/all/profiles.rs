@@ -194,6 +194,10 @@ fn mistakes_are_named_with_the_place_and_what_was_meant() {
         fs::remove_file(path).unwrap();
     }
     run(&fixture, "claude-cod", &[], "touch ran").fails(2, "did you mean --profile claude-code?");
+    for tool in ["node", "cargo", "python"] {
+        let hint = format!("the profile generic has what {tool} needs: --profile generic");
+        fixture.nono(&["profile", "show", tool]).fails(2, &hint);
+    }
     run(&fixture, "./missing.json", &[], "touch ran").fails(1, "missing.json");
     profile(&fixture, "a.json", r#"{"extends": "b"}"#);
     profile(&fixture, "b.json", r#"{"extends": "c"}"#);
@@ -208,6 +212,20 @@ fn mistakes_are_named_with_the_place_and_what_was_meant() {
     profile(&fixture, "k.json", "{");
     let list = fixture.nono(&["profile", "list"]).success();
     assert!(list.stdout.contains("k ") && list.stdout.contains("not valid"), "{}", list.stdout);
+}
+
+#[test]
+fn another_name_of_an_agent_means_its_profile_unless_a_profile_has_that_name() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    for (name, meant) in [("claude", "claude-code"), ("Gemini-CLI", "gemini"), ("codex", "codex")] {
+        let shown = fixture.nono(&["profile", "show", name]).success().stdout;
+        assert!(shown.starts_with(&format!("{meant} (built in)\n")), "{shown}");
+    }
+    run(&fixture, "claude", &[], "echo x > ~/.claude/x").success();
+    let file = profile(&fixture, "claude.json", r#"{"description": "mine"}"#);
+    assert!(fixture.nono(&["profile", "show", "claude"]).success().says("mine"));
+    fs::remove_file(file).unwrap();
 }
 
 #[test]

@@ -286,7 +286,11 @@ pub fn apply(
 ) -> Result<(), InstallError> {
     for edit in edits.iter_mut().filter(|edit| edit.is_change) {
         let path = edit.path.clone();
-        write(&request.place.base, edit, keeps_backup).map_err(|error| in_file(&path, error))?;
+        let base = &request.place.base;
+        write(base, edit, keeps_backup).map_err(|error| in_file(&path, error))?;
+        if edit.after.is_none() && request.place.scope == Scope::Project {
+            remove_empty_dirs(base, &edit.relative).map_err(|error| in_file(&path, error))?;
+        }
     }
     Ok(())
 }
@@ -398,6 +402,22 @@ fn write(base: &Path, edit: &mut Edit, keeps_backup: bool) -> Result<(), Install
             .then(|| Shown::path(&base.join(backup_of(&edit.relative))).to_string());
     } else if has_backup {
         dir.remove_file(&backup)?;
+    }
+    Ok(())
+}
+
+/// Removes the directories of a removed file that nothing is in any more, below the project. A
+/// client takes its directory in the home directory as a sign that it is used here.
+fn remove_empty_dirs(base: &Path, relative: &Path) -> Result<(), InstallError> {
+    let dirs = relative.ancestors().skip(1).take_while(|dir| !dir.as_os_str().is_empty());
+    for dir in dirs {
+        let Some(parent) = parent_of(base, dir, false)? else { continue };
+        match parent.remove_dir(name_of(dir)) {
+            Ok(()) => {}
+            Err(error) if error.is_gone() => {}
+            Err(error) if error.kind() == std::io::ErrorKind::DirectoryNotEmpty => break,
+            Err(error) => return Err(error.into()),
+        }
     }
     Ok(())
 }

@@ -40,7 +40,7 @@ pub(in crate::cli) enum AgentCommand {
 #[derive(Debug, Args)]
 pub(in crate::cli) struct MeantArgs {
     /// Agents [default: those that are used here]
-    #[arg(value_name = "AGENT", value_parser = client())]
+    #[arg(value_name = "AGENT", value_parser = client(), ignore_case = true)]
     clients: Vec<Client>,
     /// For the current project alone, as far as the agent can in files that are not committed
     #[arg(long, conflicts_with = "user")]
@@ -84,14 +84,11 @@ pub(in crate::cli) struct AgentStatusArgs {
     json: bool,
 }
 
-/// An agent by its name, or by that of its program.
+/// An agent by its name, or by another name of it.
 fn client() -> impl TypedValueParser<Value = Client> {
-    let value = |client: Client| PossibleValue::new(client.name()).alias(client.program());
-    let named = |name: &str| {
-        Client::ALL.into_iter().find(|client| [client.name(), client.program()].contains(&name))
-    };
+    let value = |client: Client| PossibleValue::new(client.name()).aliases(client.aliases());
     PossibleValuesParser::new(Client::ALL.map(value))
-        .try_map(move |name| named(&name).ok_or("no agent"))
+        .try_map(|name| Client::meant(&name).ok_or("no agent"))
 }
 
 pub(in crate::cli) fn run(command: &AgentCommand, store: &StoreArgs, context: &Context) -> Outcome {

@@ -12,6 +12,7 @@ use crate::cli::args::{CaptureArgs, LimitArgs, StoreArgs, ThreadArgs, surroundin
 use crate::cli::checkpoints::Server;
 use crate::cli::commands::sandbox_exec::cannot_run;
 use crate::cli::context::Context;
+use crate::cli::denials;
 use crate::cli::error::CliError;
 use crate::cli::grants::{GrantArgs, Grants};
 use crate::cli::inside::store_is_out_of_reach;
@@ -132,8 +133,9 @@ fn run_reported(
     let profile = profile.map(|found| found.profile);
     let tracked = if is_recorded { grants.tracked.as_slice() } else { &[] };
     *file = args.report.open(tracked, catalog.root())?;
-    if grants.policy.is_none() {
-        context.say("no sandbox: the command can write wherever you can");
+    match &grants.policy {
+        Some(policy) => denials::name_what_is_outside(policy, &args.command, context),
+        None => context.say("no sandbox: the command can write wherever you can"),
     }
     let job = Job { args, grants: &grants, profile: profile.as_ref(), report, context };
     if is_recorded {
@@ -206,12 +208,24 @@ impl Job<'_> {
                 Shown::path(&path)
             ));
         }
-        if supervised.as_ref().is_ok_and(|ended| ended.code != 0) {
-            grants.say_what_is_outside(&args.command, context);
+        if let (Some(policy), true) = (policy, supervised.as_ref().is_ok_and(has_failed)) {
+            let surroundings = surroundings()?;
+            denials::explain_failure(
+                policy,
+                &args.command,
+                profile.is_some(),
+                &surroundings,
+                context,
+            );
         }
         // A failing command names its own reason: the kernel reports a denial to nobody else.
         supervised.map_err(|error| not_started(&args.command[0], &error))
     }
+}
+
+/// Whether a command failed by itself: it was started, and no signal ended it.
+fn has_failed(ended: &Ended) -> bool {
+    !ended.was_told_to_end && !matches!(ended.code, 0 | 126 | 127 | 129..=192)
 }
 
 /// The gaps in the walls are named before the command starts.
