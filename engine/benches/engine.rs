@@ -61,7 +61,7 @@ fn hash(criterion: &mut Criterion) {
     group.throughput(Throughput::Bytes(long.len() as u64));
     group.bench_with_input("with midstates", &long, |bencher, bytes| {
         bencher.iter(|| {
-            let mut hasher = PieceHasher::new();
+            let mut hasher = PieceHasher::new(bytes.len() as u64);
             bytes.chunks(1 << 20).for_each(|step| hasher.update(black_box(step)));
             hasher.finish()
         });
@@ -70,7 +70,7 @@ fn hash(criterion: &mut Criterion) {
     group.throughput(Throughput::Bytes(hole));
     group.bench_function("hole", |bencher| {
         bencher.iter(|| {
-            let mut hasher = PieceHasher::new();
+            let mut hasher = PieceHasher::new(hole);
             hasher.update_zeros(black_box(hole));
             hasher.finish()
         });

@@ -101,6 +101,7 @@ mod second_wall;
 mod signals;
 mod small_disk;
 mod supervision;
+mod sparse;
 mod terminal;
 mod thinning;
 mod tied_patterns;

@@ -75,12 +75,15 @@ fn a_recording_of_nothing_is_told_loudly() {
 fn the_first_recording_of_a_large_tree_is_announced_and_later_ones_are_not() {
     let fixture = Fixture::new();
     let large = std::fs::File::create(fixture.project().join("large")).unwrap();
-    // All hole: it takes no space, and its length is what is announced.
-    large.set_len(1 << 30).unwrap();
+    // Blocks without a byte written: they take space, unlike a hole.
+    let nothing = rustix::fs::FallocateFlags::empty();
+    rustix::fs::fallocate(&large, nothing, 0, 1 << 30).unwrap();
+    let hole = std::fs::File::create(fixture.project().join("hole")).unwrap();
+    hole.set_len(1 << 40).unwrap();
     fixture.write("small", "1");
     let snapshot = ["snapshot", "--rollback-exclude", "small"];
     let first = fixture.nono(&snapshot).success();
     assert!(first.stderr.contains("first recording of "), "{}", first.stderr);
-    assert!(first.stderr.contains("about 1 entries, 1.0 GiB"), "{}", first.stderr);
+    assert!(first.stderr.contains("about 2 entries, 1.0 GiB"), "{}", first.stderr);
     assert!(!fixture.nono(&snapshot).success().stderr.contains("first recording"));
 }

@@ -22,7 +22,7 @@ use super::spill::Queue;
 use super::{ArchiveError, Identities, Short};
 use nono_engine::byte_path;
 use nono_engine::manifest::SnapshotManifest;
-use nono_engine::object::{ContentHash, Hasher};
+use nono_engine::object::{ContentHash, PieceHasher};
 use nono_engine::path_text::decode;
 use nono_engine::progress::Progress;
 use nono_engine::snapshot::{SessionMetadata, parse_manifest, parse_session};
@@ -298,7 +298,7 @@ impl<R: Read> ArchiveReader<R> {
         mut see: impl FnMut(&[u8]) -> Result<(), ArchiveError>,
     ) -> Result<(), ArchiveError> {
         self.buffer.resize(STEP_BYTES, 0);
-        let mut hasher = Hasher::new();
+        let mut hasher = PieceHasher::new(self.members.left());
         loop {
             let read = self.members.read_some(&mut self.buffer)?;
             if read == 0 {
@@ -311,7 +311,7 @@ impl<R: Read> ArchiveReader<R> {
             see(&self.buffer[..read])?;
             progress.advance(0, read as u64);
         }
-        if hasher.finish() == *hash { Ok(()) } else { Err(wrong(hash)) }
+        if hasher.finish().0 == *hash { Ok(()) } else { Err(wrong(hash)) }
     }
 }
 

@@ -227,6 +227,11 @@ impl<R: Read> Members<R> {
         Ok(())
     }
 
+    /// Bytes of the member that are not read yet.
+    pub(super) fn left(&self) -> u64 {
+        self.left
+    }
+
     /// Reads some bytes of the member; 0 at its end.
     pub(super) fn read_some(&mut self, buffer: &mut [u8]) -> Result<usize, ArchiveError> {
         let step = self.left.min(buffer.len() as u64) as usize;

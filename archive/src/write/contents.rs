@@ -4,7 +4,7 @@
 use std::io::Write;
 
 use crate::ArchiveError;
-use nono_engine::object::{ContentHash, Hasher, Midstates, MidstatesLink};
+use nono_engine::object::{ContentHash, Midstates, MidstatesLink, PieceHasher};
 use nono_engine::path_text::to_path;
 use nono_engine::progress::Progress;
 use nono_engine::store::{LocalStore, ObjectFile, ObjectSource, StoreError, Transfer};
@@ -117,7 +117,7 @@ impl<'a> Contents<'a> {
     fn copy_verified(&mut self, file: &File<'_>, out: &mut impl Write) -> Result<(), ArchiveError> {
         let mut transfer = Transfer::new(&mut self.buffer, self.progress);
         let object = self.store.open_intact(&file.hash, file.size, &mut transfer)?;
-        let mut hasher = Hasher::new();
+        let mut hasher = PieceHasher::new(file.size);
         let mut at = 0;
         while at < file.size {
             if self.progress.is_cancelled() {
@@ -129,7 +129,7 @@ impl<'a> Contents<'a> {
             out.write_all(&self.buffer).map_err(ArchiveError::Write)?;
             at += self.buffer.len() as u64;
         }
-        if hasher.finish() != file.hash {
+        if hasher.finish().0 != file.hash {
             return Err(object.corrupt().into());
         }
         self.progress.advance(1, 0);

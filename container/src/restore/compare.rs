@@ -11,7 +11,7 @@ use super::contents::{Contents, is_special};
 use crate::{ContainerError, Docker, members, tar_tree};
 use nono_engine::byte_path;
 use nono_engine::diff::EntryState;
-use nono_engine::object::{Attributes, ContentHash, Hasher, Node, Xattrs};
+use nono_engine::object::{Attributes, ContentHash, Node, PieceHasher, Xattrs};
 use nono_engine::path_text::Shown;
 use nono_engine::progress::Progress;
 use nono_engine::sys::{Device, Dir, FileKind, Stat, read_full_at};
@@ -216,7 +216,7 @@ fn hash_file(
     buffer: &mut [u8],
 ) -> Result<ContentHash, RestoreError> {
     let file = dir.open_file(name, true)?;
-    let mut hasher = Hasher::new();
+    let mut hasher = PieceHasher::new(stat.size);
     let mut at = 0;
     while at < stat.size {
         let len = read_full_at(&file, buffer, at).map_err(|source| nono_engine::sys::Error {
@@ -230,7 +230,7 @@ fn hash_file(
         hasher.update(&buffer[..len]);
         at += len as u64;
     }
-    Ok(hasher.finish())
+    Ok(hasher.finish().0)
 }
 
 /// Compares the tar stream of a volume at a path of a container.
@@ -265,7 +265,7 @@ pub(super) fn archive(
         let path = below_first(&records.path(&entry));
         let kind = match entry.header().entry_type() {
             tar::EntryType::Regular | tar::EntryType::Continuous | tar::EntryType::GNUSparse => {
-                let mut hasher = Hasher::new();
+                let mut hasher = PieceHasher::new(entry.size());
                 let mut buffer = vec![0; 1 << 16];
                 let mut size = 0;
                 loop {
@@ -276,7 +276,7 @@ pub(super) fn archive(
                     hasher.update(&buffer[..len]);
                     size += len as u64;
                 }
-                Kind::File(size, hasher.finish())
+                Kind::File(size, hasher.finish().0)
             }
             tar::EntryType::Link => Kind::Link(below_first(&records.link_name(&entry))),
             tar::EntryType::Directory => Kind::Directory,

@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use super::error::{from_store, from_sys};
 use super::key::{ContentKey, ObjectKey};
 use super::pieces::Pieces;
-use crate::object::{ContentHash, Hasher, Midstates};
+use crate::object::{ContentHash, Midstates, PieceHasher};
 use crate::store::{LocalStore, ObjectFile, ObjectSource, StoreError, Transfer};
 use crate::sys::{self, Stat};
 
@@ -65,7 +65,7 @@ impl Verified {
         size: u64,
         buffer: &mut Vec<u8>,
     ) -> io::Result<()> {
-        if !Midstates::are_kept_of(size) {
+        if size <= Midstates::PIECE_BYTES {
             return read_small(store, content, size, buffer);
         }
         let file = self.open(store, content, size)?;
@@ -160,8 +160,12 @@ impl Verified {
         if object.size() != size {
             return Err(wrong_size(store, &key, object.size(), size));
         }
-        if !Midstates::are_kept_of(size) {
+        if size <= Midstates::PIECE_BYTES {
             return in_memory(store, content, size);
+        }
+        if !Midstates::are_kept_of(size) {
+            // Nothing stores contents of this length in chunks.
+            return Err(io::ErrorKind::FileTooLarge.into());
         }
         let named = content.midstates().and_then(|name| midstates_of(store, name, size));
         let midstates = match named {
@@ -217,7 +221,7 @@ fn verify_overlapped(object: &ObjectFile, file: &File, key: &ObjectKey) -> io::R
         // The receiver is alive: it is used below.
         let _ = emptied.send(vec![0; CHUNK_BYTES]);
     }
-    let mut hasher = Hasher::new();
+    let mut hasher = PieceHasher::new(object.size());
     thread::scope(|scope| {
         let reader = sys::spawn_scoped(scope, "nono-reader", move || {
             let mut offset = 0;
@@ -237,7 +241,7 @@ fn verify_overlapped(object: &ObjectFile, file: &File, key: &ObjectKey) -> io::R
         }
         reader.join().unwrap_or_else(|_| Err(io::Error::other("the reader of an object panicked")))
     })
-    .and_then(|len| match hasher.finish() == key.hash && len == object.size() {
+    .and_then(|len| match hasher.finish().0 == key.hash && len == object.size() {
         true => Ok(()),
         false => Err(unlike_its_name(key, object.path())),
     })

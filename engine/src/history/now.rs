@@ -1,6 +1,5 @@
 //! Which version of a path is on the disk.
 
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -8,12 +7,10 @@ use std::sync::Arc;
 use super::error::HistoryError;
 use super::versions::{Origin, PathHistory, Version, is_same};
 use crate::diff::{EntryState, Lookup};
-use crate::object::{Attributes, ContentHash, Hasher, Node, Xattrs};
+use crate::object::{Attributes, ContentHash, Node, Xattrs};
 use crate::snapshot::{SessionDir, SnapshotManager};
-use crate::store::read_root_tree;
+use crate::store::{HashError, Transfer, hash_object, read_root_tree};
 use crate::sys::{self, Dir, FileKind, IoContext, Stat};
-
-const CHUNK_BYTES: usize = 256 * 1024;
 
 /// The node on the disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,14 +124,12 @@ fn hash_of(parent: &Dir, name: &[u8], stat: &Stat) -> sys::Result<Option<Content
     if !opened.same_state(stat) {
         return Ok(None);
     }
-    let mut hasher = Hasher::new();
-    let mut buffer = vec![0; CHUNK_BYTES];
-    loop {
-        match io::Read::read(&mut &file, &mut buffer) {
-            Ok(0) => return Ok(Some(hasher.finish())),
-            Ok(count) => hasher.update(&buffer[..count]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error).at("read", &parent.path_of(name)),
-        }
+    let mut buffer = Vec::new();
+    let mut transfer = Transfer::unwatched(&mut buffer);
+    match hash_object(&file, opened.size, opened.is_sparse(), &mut transfer) {
+        Ok(hashed) => Ok(Some(hashed.hash)),
+        Err(HashError::Read(error)) => Err(error).at("read", &parent.path_of(name)),
+        // Only a watcher asks for that.
+        Err(HashError::Stopped) => Ok(None),
     }
 }

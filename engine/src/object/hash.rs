@@ -6,7 +6,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use sha2::{Digest, Sha256};
 
-/// The SHA-256 of some bytes, which is also the name of the object that holds them.
+/// The name of the object that holds some bytes: their SHA-256. The name of contents of more than
+/// [`LONGEST_CHAIN_BYTES`](super::LONGEST_CHAIN_BYTES) comes from a [`PieceHasher`](super::PieceHasher).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ContentHash([u8; 32]);
 

@@ -11,6 +11,7 @@ use sha2::block_api::compress256;
 
 use super::codec::{DecodeError, Reader, Writer};
 use super::hash::ContentHash;
+use super::piece_list::{LONGEST_CHAIN_BYTES, PieceList};
 use super::sha256::{BLOCK_BYTES, INITIAL, Padding, STATE_BYTES, State, Stream, to_bytes, words};
 
 const MAGIC: &[u8; 8] = b"nonomids";
@@ -55,9 +56,10 @@ impl Midstates {
     /// Length of a piece in bytes. The last one can be shorter.
     pub const PIECE_BYTES: u64 = 1 << 20;
 
-    /// Whether they are kept of files of this length: those of more than one piece.
+    /// Whether they are kept of files of this length: those of more than one piece, up to the
+    /// length from which on a [list of pieces](super::piece_list) names the contents.
     pub fn are_kept_of(file_bytes: u64) -> bool {
-        file_bytes > Self::PIECE_BYTES
+        (Self::PIECE_BYTES + 1..=LONGEST_CHAIN_BYTES).contains(&file_bytes)
     }
 
     /// Length in bytes of the object with the states of a file of this length.
@@ -144,38 +146,57 @@ impl Midstates {
     }
 }
 
-/// Hashes a stream, and notes the state after each piece.
-pub struct PieceHasher {
-    chain: Chain,
-    states: Vec<[u8; STATE_BYTES]>,
-}
+/// Gives contents their name, and notes the state after each piece where these are kept.
+pub struct PieceHasher(Way);
 
-impl Default for PieceHasher {
-    fn default() -> Self {
-        Self::new()
-    }
+enum Way {
+    Chain { chain: Chain, states: Vec<[u8; STATE_BYTES]> },
+    List(PieceList),
 }
 
 impl std::fmt::Debug for PieceHasher {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PieceHasher").field("bytes", &self.chain.bytes).finish_non_exhaustive()
+        let bytes = match &self.0 {
+            Way::Chain { chain, .. } => chain.bytes,
+            Way::List(list) => list.bytes(),
+        };
+        f.debug_struct("PieceHasher").field("bytes", &bytes).finish_non_exhaustive()
     }
 }
 
 impl PieceHasher {
-    /// A hasher that has seen nothing.
-    pub fn new() -> Self {
-        Self { chain: Chain::new(), states: Vec::new() }
+    /// A hasher of contents of this length that has seen nothing. The hash of contents of another
+    /// length is only their name where both lengths are hashed in the [same
+    /// way](Self::counts_holes).
+    pub fn new(contents_bytes: u64) -> Self {
+        Self(match Self::counts_holes(contents_bytes) {
+            true => Way::List(PieceList::default()),
+            false => Way::Chain { chain: Chain::new(), states: Vec::new() },
+        })
+    }
+
+    /// Whether contents of this length are named by the list of their pieces, so that a hole of any
+    /// length costs nothing.
+    pub fn counts_holes(contents_bytes: u64) -> bool {
+        contents_bytes > LONGEST_CHAIN_BYTES
     }
 
     /// Adds the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
-        self.chain.update(bytes, |state| self.states.push(to_bytes(state)));
+        match &mut self.0 {
+            Way::Chain { chain, states } => {
+                chain.update(bytes, |state| states.push(to_bytes(state)));
+            }
+            Way::List(list) => list.update(bytes),
+        }
     }
 
     /// Adds `count` zero bytes: a hole in a sparse file.
     pub fn update_zeros(&mut self, mut count: u64) {
         static ZEROS: [u8; 65536] = [0; 65536];
+        if let Way::List(list) = &mut self.0 {
+            return list.update_zeros(count);
+        }
         while count > 0 {
             let step = count.min(ZEROS.len() as u64) as usize;
             self.update(&ZEROS[..step]);
@@ -183,13 +204,17 @@ impl PieceHasher {
         }
     }
 
-    /// The hash of everything added, and the states on the way where they are kept.
-    pub fn finish(mut self) -> (ContentHash, Option<Midstates>) {
-        let bytes = self.chain.bytes;
+    /// The name of everything added, and the states on the way where they are kept.
+    pub fn finish(self) -> (ContentHash, Option<Midstates>) {
+        let (chain, mut states) = match self.0 {
+            Way::Chain { chain, states } => (chain, states),
+            Way::List(list) => return (list.finish(), None),
+        };
+        let bytes = chain.bytes;
         // After the last piece stands the hash.
-        self.states.truncate(usize::try_from(Midstates::count(bytes)).unwrap_or(usize::MAX));
-        let states = Midstates::are_kept_of(bytes).then(|| Midstates(self.states.into()));
-        (self.chain.finish(), states)
+        states.truncate(usize::try_from(Midstates::count(bytes)).unwrap_or(usize::MAX));
+        let states = Midstates::are_kept_of(bytes).then(|| Midstates(states.into()));
+        (chain.finish(), states)
     }
 }
 
@@ -254,7 +279,7 @@ mod tests {
     }
 
     fn hashed(bytes: &[u8]) -> (ContentHash, Option<Midstates>) {
-        let mut hasher = PieceHasher::new();
+        let mut hasher = PieceHasher::new(bytes.len() as u64);
         hasher.update(bytes);
         hasher.finish()
     }
@@ -269,7 +294,7 @@ mod tests {
             let bytes = pattern(len);
             let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(len + 1)).chain([0, len]).collect();
             cuts.sort_unstable();
-            let mut hasher = PieceHasher::new();
+            let mut hasher = PieceHasher::new(len as u64);
             for pair in cuts.windows(2) {
                 hasher.update(&bytes[pair[0]..pair[1]]);
             }
@@ -282,7 +307,7 @@ mod tests {
 
     #[test]
     fn zeros_are_hashed_as_bytes() {
-        let mut hasher = PieceHasher::new();
+        let mut hasher = PieceHasher::new((5 << 20) + 1);
         hasher.update(b"x");
         hasher.update_zeros(5 << 20);
         let bytes = [b"x".as_slice(), &vec![0; 5 << 20]].concat();

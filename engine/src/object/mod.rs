@@ -1,4 +1,4 @@
-//! Objects: immutable bytes named by their SHA-256, and the kinds that nono itself writes.
+//! Objects: immutable bytes named by their hash, and the kinds that nono itself writes.
 //!
 //! Pure values and codecs; nothing here touches a disk. A file's contents are an object as they
 //! are. A [`Tree`] lists one directory, a [`RootTree`] the tracked paths of a snapshot,
@@ -9,6 +9,7 @@
 mod codec;
 mod hash;
 mod midstates;
+mod piece_list;
 mod root;
 mod sha256;
 mod tree;
@@ -22,6 +23,7 @@ pub use codec::DecodeError;
 pub(crate) use codec::{Reader, Writer};
 pub use hash::{ContentHash, Hasher, ParseHashError};
 pub use midstates::{Midstates, MidstatesLink, PieceHasher};
+pub use piece_list::LONGEST_CHAIN_BYTES;
 pub use root::{LinkGroups, RootEntry, RootTree, is_tracked_path};
 pub use sha256::hash_each;
 pub use tree::{

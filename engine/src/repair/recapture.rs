@@ -124,7 +124,7 @@ impl ObjectStore for Sieve<'_> {
         sparse: bool,
         transfer: &mut Transfer<'_>,
     ) -> Result<Imported, ImportError> {
-        let Hashed { hash, size, midstates } = hash_object(source, size, sparse, transfer)?;
+        let Hashed { hash, size, midstates, .. } = hash_object(source, size, sparse, transfer)?;
         if self.is_wanted(&hash) {
             let stat = sys::stat_open_file(source, &PathBuf::from("a file"))?;
             self.note(&hash, self.store.offer_file(&hash, source, &stat, transfer, self.lock)?);

@@ -12,7 +12,7 @@ use super::roots::OpenRoot;
 use crate::byte_path;
 use crate::path_text::{Shown, to_path};
 use crate::store::ObjectStore;
-use crate::sys::FileKind;
+use crate::sys::{Dir, FileKind, Stat};
 use crate::walk::{self, Inside, Known, MadeAgain, Mode, Place, Recorded, Repository};
 
 /// Limits of one snapshot; 0 means none.
@@ -20,7 +20,7 @@ use crate::walk::{self, Inside, Known, MadeAgain, Mode, Place, Recorded, Reposit
 pub struct Budget {
     /// Most entries (files, directories, links) of all tracked paths together.
     pub max_entries: u64,
-    /// Most bytes of file contents, as `ls -l` counts them.
+    /// Most bytes of file contents; holes do not count.
     pub max_bytes: u64,
 }
 
@@ -157,7 +157,12 @@ fn survey_root(
     type Pending =
         (Vec<u8>, Mode, InheritedRules, Repository, Option<Arc<MadeAgain>>, Vec<Arc<KnownDir>>);
     let Some(stat) = &open.stat else { return true };
-    let bytes = if stat.kind == FileKind::File { stat.size } else { 0 };
+    let data_bytes = |dir: &Dir, name: &[u8], stat: &Stat| match stat.kind {
+        FileKind::File => stat.size.saturating_sub(dir.hole_bytes(name, stat)),
+        _ => 0,
+    };
+    let place = open.place.as_ref();
+    let bytes = place.map_or(0, |place| data_bytes(&place.parent, place.name(), stat));
     items.push(Item { root, path: Box::default(), bytes, is_dir: true, is_known: true });
     let Some(top) = &open.dir else { return true };
     let (rules, above) = (InheritedRules::of_root(rules), Repository::above(&open.path));
@@ -209,7 +214,7 @@ fn survey_root(
         for entry in judged.entries {
             let path = byte_path::join(&relative, &entry.name);
             let is_dir = entry.stat.kind == FileKind::Directory;
-            let bytes = if entry.stat.kind == FileKind::File { entry.stat.size } else { 0 };
+            let bytes = data_bytes(&dir, &entry.name, &entry.stat);
             if !(entry.mode.is_partial() && is_dir) {
                 let is_known = is_known(&entry.name);
                 items.push(Item { root, path: path.as_slice().into(), bytes, is_dir, is_known });

@@ -41,6 +41,8 @@ pub(crate) struct Hashed {
     pub(crate) hash: ContentHash,
     /// How many there were.
     pub(crate) size: u64,
+    /// How many of them are in no hole.
+    pub(crate) data_bytes: u64,
     /// The midstates of contents of more than one piece.
     pub(crate) midstates: Option<Midstates>,
 }
@@ -53,8 +55,8 @@ impl Hashed {
 
     /// As what an import says of bytes that are stored.
     pub(super) fn imported(self, is_new: bool) -> Imported {
-        let Self { hash, size, midstates } = self;
-        let new_bytes = if is_new { size } else { 0 };
+        let Self { hash, size, data_bytes, midstates } = self;
+        let new_bytes = if is_new { data_bytes } else { 0 };
         Imported { hash, size, is_new, new_bytes, midstates }
     }
 }
@@ -63,7 +65,7 @@ impl Imported {
     /// The import of a file that was stored at once.
     pub(super) fn small(stored: Stored, size: u64) -> Self {
         let Stored { hash, is_new } = stored;
-        Hashed { hash, size, midstates: None }.imported(is_new)
+        Hashed { hash, size, data_bytes: size, midstates: None }.imported(is_new)
     }
 }
 
@@ -188,16 +190,21 @@ fn write_to(
     transfer: &mut Transfer<'_>,
 ) -> Result<Hashed, ImportError> {
     let path = store.dir().path();
+    let failed = |source: io::Error| match source.kind() {
+        // The file system of the project holds longer files than that of the store.
+        io::ErrorKind::FileTooLarge => ImportError::Source(source),
+        _ => sys::Error { operation: "write an object in", path: path.to_owned(), source }.into(),
+    };
     let copied = hash_ranges(source, size, transfer, |offset, bytes| {
-        temp.file().write_all_at(bytes, offset).at("write an object in", path)
+        temp.file().write_all_at(bytes, offset)
     });
     let copied = copied.map_err(|error| match error {
         RangeError::Read(error) => ImportError::Source(error),
-        RangeError::Copy(error) => error.into(),
+        RangeError::Copy(error) => failed(error),
         RangeError::Stopped => StoreError::Cancelled.into(),
     })?;
     // A hole at the end is made by the length alone.
-    temp.file().set_len(copied.size).at("write an object in", path)?;
+    temp.file().set_len(copied.size).map_err(failed)?;
     Ok(copied)
 }
 
@@ -297,6 +304,9 @@ impl From<HashError> for ImportError {
 
 /// Hashes at most `len` bytes, giving those that are data to `copy`, and says how many were hashed:
 /// fewer when the file ends earlier. Holes count as the zeros that they read as.
+///
+/// # Errors
+/// Also where the contents are so much shorter than `len` that they have another kind of name.
 pub(super) fn hash_ranges<C>(
     source: &impl Source,
     len: u64,
@@ -304,8 +314,9 @@ pub(super) fn hash_ranges<C>(
     mut copy: impl FnMut(u64, &[u8]) -> Result<(), C>,
 ) -> Result<Hashed, RangeError<C>> {
     transfer.buffer.resize(STEP_BYTES, 0);
-    let mut hasher = PieceHasher::new();
-    let mut hashed = 0;
+    let mut hasher = PieceHasher::new(len);
+    let counts_holes = PieceHasher::counts_holes(len);
+    let (mut hashed, mut data_bytes) = (0, 0);
     source.ranges(len, |offset, length, is_data| -> Result<(), RangeError<C>> {
         if offset != hashed {
             // The file ended early in the range before.
@@ -315,6 +326,11 @@ pub(super) fn hash_ranges<C>(
         while hashed < end {
             if hashed > 0 {
                 transfer.reached(hashed)?;
+            }
+            if !is_data && counts_holes {
+                hasher.update_zeros(end - hashed);
+                hashed = end;
+                continue;
             }
             let step = (end - hashed).min(STEP_BYTES as u64) as usize;
             if !is_data {
@@ -327,14 +343,19 @@ pub(super) fn hash_ranges<C>(
             hasher.update(&bytes[..count]);
             copy(hashed, &bytes[..count]).map_err(RangeError::Copy)?;
             hashed += count as u64;
+            data_bytes += count as u64;
             if count < step {
                 break;
             }
         }
         Ok(())
     })?;
+    if counts_holes != PieceHasher::counts_holes(hashed) {
+        let error = io::Error::new(io::ErrorKind::UnexpectedEof, "it was cut short meanwhile");
+        return Err(RangeError::Read(error));
+    }
     let (hash, midstates) = hasher.finish();
-    Ok(Hashed { hash, size: hashed, midstates })
+    Ok(Hashed { hash, size: hashed, data_bytes, midstates })
 }
 
 /// Hashes `len` bytes of a file, writing nothing.

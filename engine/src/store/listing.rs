@@ -68,7 +68,7 @@ impl LocalStore {
                 Ok(stat) => {
                     objects.push(FoundObject {
                         hash,
-                        size: stat.size,
+                        size: stat.stored_bytes(),
                         plain_bytes: stat.size,
                         stored_at: stat.ctime,
                     });

@@ -76,7 +76,7 @@ impl ObjectStore for MemoryStore {
     ) -> Result<Imported, ImportError> {
         let bytes = transfer.read_small(source, size).map_err(ImportError::Source)?;
         let Stored { hash, is_new } = self.write(bytes)?;
-        let mut hasher = PieceHasher::new();
+        let mut hasher = PieceHasher::new(bytes.len() as u64);
         hasher.update(bytes);
         let midstates = hasher.finish().1;
         let size = bytes.len() as u64;

@@ -49,7 +49,7 @@ pub(crate) use account::Account;
 pub use compression::Compression;
 pub use either::EitherSource;
 pub use guard::{ReadLock, StoreLock};
-pub(crate) use import::{Hashed, hash_file, hash_object};
+pub(crate) use import::{HashError, Hashed, hash_file, hash_object};
 pub use import::{ImportError, Imported};
 pub use listing::FoundObject;
 pub use local::LocalStore;

@@ -227,7 +227,7 @@ impl LocalStore {
             let stat = dir.stat(&listed.name)?;
             let object = FoundObject {
                 hash,
-                size: stat.size,
+                size: stat.stored_bytes(),
                 plain_bytes: stat.size,
                 stored_at: stat.ctime,
             };

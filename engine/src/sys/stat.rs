@@ -151,6 +151,11 @@ impl Stat {
         self.blocks.saturating_mul(512) < self.size
     }
 
+    /// Bytes that its contents take: its length, or the space that it takes where that is less.
+    pub(crate) fn stored_bytes(&self) -> u64 {
+        self.size.min(self.blocks.saturating_mul(512))
+    }
+
     /// Whether this is the same inode in the same state as `other`, as far as `stat` can tell.
     pub(crate) fn same_state(&self, other: &Stat) -> bool {
         (self.dev, self.ino, self.kind, self.size, self.mtime, self.ctime)

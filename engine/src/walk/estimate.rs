@@ -31,7 +31,7 @@ const NAMES: usize = 512;
 pub struct Estimate {
     /// Files, directories and links.
     pub entries: f64,
-    /// Bytes of file contents.
+    /// Bytes of file contents that are in no hole.
     pub bytes: f64,
     /// Whether everything was counted.
     pub is_exact: bool,
@@ -107,9 +107,8 @@ fn look(dir: &Dir, place: &Place, filter: &Filter) -> (Estimate, Vec<Place>) {
     let Place { relative, mode, ignores, repository, made, .. } = place;
     let mut own = Estimate { is_exact: true, ..Estimate::default() };
     let made = made.as_ref();
-    let listed = dir
-        .open_beneath(relative)
-        .and_then(|dir| list_some(&dir, relative, *mode, filter, ignores, repository, made, NAMES));
+    let Ok(dir) = dir.open_beneath(relative) else { return (own, Vec::new()) };
+    let listed = list_some(&dir, relative, *mode, filter, ignores, repository, made, NAMES);
     let Ok((listing, times)) = listed else { return (own, Vec::new()) };
     own.is_exact = times <= 1.0;
     let mut below = Vec::new();
@@ -126,7 +125,10 @@ fn look(dir: &Dir, place: &Place, filter: &Filter) -> (Estimate, Vec<Place>) {
                     made: listing.made.clone().filter(|_| found.is_marked),
                 });
             }
-            FileKind::File => own.bytes += found.stat.size as f64 * times,
+            FileKind::File => {
+                let data = found.stat.size.saturating_sub(dir.hole_bytes(&found.name, &found.stat));
+                own.bytes += data as f64 * times;
+            }
             _ => {}
         }
         if !found.mode.is_partial() {

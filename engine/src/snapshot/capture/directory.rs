@@ -159,7 +159,8 @@ impl Capturer<'_> {
             self.unreadable(index, b"", root.stat.as_ref(), error);
         }
         let (Some(place), Some(stat)) = (&root.place, root.stat) else { return };
-        if self.is_denied(index, b"") || !self.count_entry(&stat) {
+        let is_counted = || self.count_entry(&place.parent, place.name(), &stat);
+        if self.is_denied(index, b"") || !is_counted() {
             return self.leave_out(index, b"", NotCapturedReason::OverBudget);
         }
         if stat.kind == FileKind::Directory {
@@ -326,7 +327,10 @@ impl Capturer<'_> {
             let path = byte_path::join(&node.relative, &found.name);
             // A directory that is there for some of what is in it counts when it turns out to be.
             let is_counted = !(found.mode.is_partial() && found.stat.kind == FileKind::Directory);
-            if is_counted && (self.is_denied(node.root, &path) || !self.count_entry(&found.stat)) {
+            let fits = || {
+                !self.is_denied(node.root, &path) && self.count_entry(dir, &found.name, &found.stat)
+            };
+            if is_counted && !fits() {
                 let (reason, stat) = (NotCapturedReason::OverBudget, Some(&found.stat));
                 if let Some(tally) = self.leave_out_entry(node.root, &path, reason, stat, false) {
                     self.count_below(scope, node.root, path, tally);

@@ -90,7 +90,7 @@ impl Capturer<'_> {
                     self.leave_out_unreadable(root, path, reason, Some(&stat));
                     return None;
                 }
-                if !self.count_entry(&stat) {
+                if !self.count_entry(dir, &found.name, &stat) {
                     self.leave_out(root, path, NotCapturedReason::OverBudget);
                     return None;
                 }

@@ -390,8 +390,8 @@ impl Capturer<'_> {
 
     /// Counts an entry against the budget. `false`: it does not fit. The first walk then ends; the
     /// second one, which knows what to deny, leaves out what has grown since.
-    fn count_entry(&self, stat: &Stat) -> bool {
-        if self.tally.add(stat) {
+    fn count_entry(&self, dir: &Dir, name: &[u8], stat: &Stat) -> bool {
+        if self.tally.add(stat, dir.hole_bytes(name, stat)) {
             return true;
         }
         match &self.denied {

@@ -1,7 +1,11 @@
 //! The counts of a capture so far, and their limits.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use parking_lot::Mutex;
+
+use super::InodeId;
 use crate::manifest::Totals;
 use crate::snapshot::budget::Budget;
 use crate::sys::{FileKind, Stat};
@@ -11,7 +15,12 @@ pub(super) struct Tally {
     budget: Budget,
     files: AtomicU64,
     entries: AtomicU64,
+    /// Lengths of files.
     bytes: AtomicU64,
+    /// Bytes of them that lie in holes, which the budget does not count.
+    hole_bytes: AtomicU64,
+    /// The files that have holes.
+    sparse: Mutex<HashMap<InodeId, u64>>,
     files_read: AtomicU64,
     objects_written: AtomicU64,
     bytes_written: AtomicU64,
@@ -24,21 +33,28 @@ impl Tally {
             files: AtomicU64::new(0),
             entries: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            hole_bytes: AtomicU64::new(0),
+            sparse: Mutex::default(),
             files_read: AtomicU64::new(0),
             objects_written: AtomicU64::new(0),
             bytes_written: AtomicU64::new(0),
         }
     }
 
-    /// Counts an entry. Whether everything counted so far is within the budget.
-    pub(super) fn add(&self, stat: &Stat) -> bool {
+    /// Counts an entry, of which so many bytes lie in holes. Whether everything counted so far is
+    /// within the budget.
+    pub(super) fn add(&self, stat: &Stat, hole_bytes: u64) -> bool {
         let entries = self.entries.fetch_add(1, Relaxed) + 1;
         let mut bytes = self.bytes.load(Relaxed);
         if stat.kind == FileKind::File {
             self.files.fetch_add(1, Relaxed);
-            bytes = self.bytes.fetch_add(stat.size, Relaxed) + stat.size;
+            bytes = self.bytes.fetch_add(stat.size, Relaxed).wrapping_add(stat.size);
         }
-        !self.budget.is_exceeded(entries, bytes)
+        if hole_bytes > 0 {
+            self.hole_bytes.fetch_add(hole_bytes, Relaxed);
+            self.sparse.lock().insert((stat.dev, stat.ino), hole_bytes);
+        }
+        !self.budget.is_exceeded(entries, bytes.saturating_sub(self.hole_bytes.load(Relaxed)))
     }
 
     /// Takes back what [`add`](Self::add) counted.
@@ -47,6 +63,9 @@ impl Tally {
         if stat.kind == FileKind::File {
             self.files.fetch_sub(1, Relaxed);
             self.bytes.fetch_sub(stat.size, Relaxed);
+            if let Some(holes) = self.sparse.lock().get(&(stat.dev, stat.ino)) {
+                self.hole_bytes.fetch_sub(*holes, Relaxed);
+            }
         }
     }
 

@@ -9,16 +9,18 @@ use std::thread;
 
 use super::cut::{Lengths, OF_CONTENTS, OF_LISTS, first_of_zeros};
 use super::{Head, MOST_PARTS, MOST_RUNS, Part, Run};
-use crate::object::{ContentHash, hash_each};
+use crate::object::{ContentHash, LONGEST_CHAIN_BYTES, hash_each};
 use crate::store::import::{Hashed, OpenFile, RangeError, hash_ranges};
 use crate::store::packs::Packer;
 use crate::store::transfer::STEP_BYTES;
 use crate::store::{ImportError, StoreError, Transfer};
 use crate::sys;
 
-/// Longer contents may need more parts than a head has room for.
-pub(in crate::store) const LONGEST_BYTES: u64 =
-    MOST_PARTS as u64 * MOST_RUNS as u64 * OF_CONTENTS.shortest as u64;
+/// Longer contents have no midstates, so no piece of them could be verified by itself.
+pub(in crate::store) const LONGEST_BYTES: u64 = LONGEST_CHAIN_BYTES;
+// A head has room for so many parts.
+const _: () =
+    assert!(LONGEST_BYTES <= MOST_PARTS as u64 * MOST_RUNS as u64 * OF_CONTENTS.shortest as u64);
 /// Longer lists may, in bytes.
 pub(in crate::store) const LONGEST_LIST_BYTES: u64 =
     MOST_PARTS as u64 * MOST_RUNS as u64 * OF_LISTS.shortest as u64;

@@ -10,9 +10,13 @@ use rustix::io::Errno;
 
 use super::Dir;
 use crate::sys::error::{IoContext, Result};
+use crate::sys::file::allocated_ranges;
+use crate::sys::stat::{FileKind, Stat};
 
 const DIR_FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
+/// The holes of shorter files are not worth a look.
+const SHORT_BYTES: u64 = 1 << 20;
 /// Longest relative path given to one call, below PATH_MAX.
 const MAX_STEP_BYTES: usize = 4000;
 /// How a directory is opened for nothing but to go on from it. `O_PATH` needs no right to list it.
@@ -100,6 +104,21 @@ impl Dir {
         let _ = keep_atime;
         let fd = rustix::fs::openat(&self.fd, name, flags, Mode::empty());
         Ok(fd.at("open", &self.path_of(name))?.into())
+    }
+
+    /// The bytes of a file that lie in holes; 0 where the file system does not tell, and for what is
+    /// no file. Only a file that is long and takes less space than its length is opened.
+    pub(crate) fn hole_bytes(&self, name: &[u8], stat: &Stat) -> u64 {
+        if stat.kind != FileKind::File || stat.size < SHORT_BYTES || !stat.is_sparse() {
+            return 0;
+        }
+        let Ok(file) = self.open_file(name, true) else { return 0 };
+        let mut holes = 0;
+        let counted = allocated_ranges(&file, stat.size, |_, len, is_data| {
+            holes += if is_data { 0 } else { len };
+            Ok::<_, std::io::Error>(())
+        });
+        counted.map_or(0, |()| holes)
     }
 }
 

@@ -9,7 +9,7 @@ const LENGTHS: [usize; 2] = [(5 << 20) + 1, (40 << 20) + 1];
 /// Contents of a long file, and what else a tree has of it.
 fn long_file(byte: u8, len: usize) -> (Vec<u8>, ContentHash, Midstates) {
     let bytes = vec![byte; len];
-    let mut hasher = PieceHasher::new();
+    let mut hasher = PieceHasher::new(bytes.len() as u64);
     hasher.update(&bytes);
     let (hash, midstates) = hasher.finish();
     (bytes, hash, midstates.unwrap())
