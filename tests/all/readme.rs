@@ -207,28 +207,6 @@ fn home() -> (tempfile::TempDir, PathBuf) {
     (temp, home)
 }
 
-#[test]
-fn the_rescue_takes_no_longer_than_the_readme_says() {
-    let readme = document("README.md");
-    assert!(readme.contains("`nono undo` does, in 0.1 s:"), "{readme}");
-    let steps = steps(&readme);
-    let (setup, agent) = (&steps[0].command, &steps[1].command);
-    assert!(setup.contains(".env") && agent.starts_with("nono run sh -c 'git reset"), "{agent}");
-    let (_temp, home) = home();
-    // The time of the processor: the tests beside this one are in the way of any other.
-    let script = format!(
-        "{setup}\n{agent} >~/log 2>&1\nTIMEFORMAT='%U %S'\nfor n in 1 2 3 4 5; do\n\
-         {{ time nono undo --yes >~/log 2>&1 || exit; }} 2>&1\nnono redo >~/log 2>&1 || exit\ndone"
-    );
-    let times = run(&home, &script);
-    let seconds = |line: &str| line.split(' ').map(|part| part.parse::<f64>().unwrap()).sum();
-    let times: Vec<f64> = times.lines().map(seconds).collect();
-    assert_eq!(times.len(), 5, "{}", fs::read_to_string(home.join("log")).unwrap());
-    let best = times.iter().copied().fold(f64::INFINITY, f64::min);
-    // Rounded, as people round. The program of the tests is not optimised.
-    assert!(best < 0.15, "{times:?}");
-}
-
 /// Runs the commands of a document, which has so many at least.
 fn gives_what_it_shows(name: &str, min_steps: usize) {
     let steps = steps(&document(name));
