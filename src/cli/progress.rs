@@ -31,6 +31,19 @@ const ENTRY_BYTES: f64 = 8192.0;
 const BAR_WIDTH: usize = 16;
 /// Width where bytes are told as well: a line has 80 columns.
 const NARROW_BAR_WIDTH: usize = 6;
+/// Width of the bar, and number of rates: the first form that fits the terminal is shown.
+const FORMS: [(usize, usize); 6] = [
+    (BAR_WIDTH, 2),
+    (NARROW_BAR_WIDTH, 2),
+    (NARROW_BAR_WIDTH, 1),
+    (NARROW_BAR_WIDTH, 0),
+    (0, 1),
+    (0, 0),
+];
+/// Columns where stderr does not say how many it has.
+const USUAL_COLUMNS: usize = 80;
+/// Columns of the spinner and the space behind it.
+const SPINNER_WIDTH: usize = 2;
 /// Units of bytes, each 1,024 times the one before.
 const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
 
@@ -201,7 +214,10 @@ impl Shared {
         while !state.is_finished {
             let line = match state.notice {
                 Some(notice) => format!("{what}: {notice}"),
-                None => format!("{what}: {}", state.stage.line(self.done(), Instant::now())),
+                None => {
+                    let room = columns().saturating_sub(SPINNER_WIDTH + what.len() + ": ".len());
+                    format!("{what}: {}", state.stage.line(self.done(), Instant::now(), room))
+                }
             };
             bar.set_message(line);
             bar.tick();
@@ -216,8 +232,26 @@ impl Part {
         Self { stage, expected, began: Instant::now(), before: Amount::default() }
     }
 
-    /// The present work, its finished part, its rate, and the remaining time.
-    fn line(&self, done: Amount, now: Instant) -> String {
+    /// The present work, its finished part, its rate, and the remaining time, in `room` columns.
+    fn line(&self, done: Amount, now: Instant, room: usize) -> String {
+        let forms = FORMS.into_iter().map(|form| self.line_as(form, done, now));
+        let mut shortest = String::new();
+        for line in forms {
+            if line.len() <= room {
+                return line;
+            }
+            shortest = line;
+        }
+        shortest
+    }
+
+    /// The line with a bar of at most this width, and at most so many rates.
+    fn line_as(
+        &self,
+        (bar_width, rate_count): (usize, usize),
+        done: Amount,
+        now: Instant,
+    ) -> String {
         let Some(stage) = self.stage else { return "waiting".to_owned() };
         let elapsed = now.saturating_duration_since(self.began);
         let done = Amount {
@@ -233,19 +267,22 @@ impl Part {
             // A total that was exceeded was none.
             Some(expected) if expected.entries >= done.entries && expected.entries > 0 => {
                 let share = (weight(done) / weight(expected)).clamp(0.0, 1.0);
-                let width = if moves_bytes(stage) { NARROW_BAR_WIDTH } else { BAR_WIDTH };
+                let width = match moves_bytes(stage) {
+                    true => bar_width.min(NARROW_BAR_WIDTH),
+                    false => bar_width,
+                };
                 let full = (share * width as f64) as usize;
+                let bar = format!(" [{}{}]", "=".repeat(full), " ".repeat(width - full));
                 parts.push(format!(
-                    "{verb} [{}{}] {} of {} {noun}",
-                    "=".repeat(full),
-                    " ".repeat(width - full),
+                    "{verb}{} {} of {} {noun}",
+                    if width == 0 { "" } else { &bar },
                     HumanCount(done.entries),
                     HumanCount(expected.entries)
                 ));
                 if moves_bytes(stage) {
                     parts.push(bytes_of(done.bytes, expected.bytes));
                 }
-                parts.extend(rates(stage, done, elapsed));
+                parts.extend(rates(stage, done, elapsed).into_iter().take(rate_count));
                 if elapsed >= SETTLED && share > 0.0 {
                     let left = elapsed.as_secs_f64() * (1.0 - share) / share;
                     parts.push(format!("{} left", span(left)));
@@ -256,11 +293,17 @@ impl Part {
                 if done.bytes > 0 {
                     parts.push(HumanBytes(done.bytes).to_string());
                 }
-                parts.extend(rates(stage, done, elapsed));
+                parts.extend(rates(stage, done, elapsed).into_iter().take(rate_count));
             }
         }
         parts.join(", ")
     }
+}
+
+/// Columns of the terminal that stderr is.
+fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stderr());
+    size.map(|size| size.ws_col.into()).ok().filter(|columns| *columns > 0).unwrap_or(USUAL_COLUMNS)
 }
 
 /// The verb of a stage, and its object.
@@ -345,7 +388,24 @@ mod tests {
         let before = Amount { entries: 5, bytes: 5 };
         let part = Part { before, ..Part::new(Some(Stage::Capture), expected) };
         let now = part.began + Duration::from_secs(seconds);
-        part.line(Amount { entries: entries + 5, bytes: bytes + 5 }, now)
+        part.line(Amount { entries: entries + 5, bytes: bytes + 5 }, now, usize::MAX)
+    }
+
+    #[test]
+    fn a_line_fits_the_terminal_and_keeps_what_is_asked_for_most() {
+        let part =
+            Part::new(Some(Stage::Capture), Some(Amount { entries: 97_470, bytes: 9 << 30 }));
+        let now = part.began + Duration::from_secs(30);
+        let shown = |room| part.line(Amount { entries: 45_678, bytes: 3 << 30 }, now, room);
+        let all = shown(usize::MAX);
+        assert!(all.contains("1,522/s, 102.40 MiB/s, "), "{all}");
+        for room in 45..120 {
+            let line = shown(room);
+            assert!(line.len() <= room, "{room}: {line}");
+            assert!(line.contains("45,678 of 97,470 files") && line.ends_with(" left"), "{line}");
+        }
+        let usual = shown(80 - "recording the state before: ".len() - SPINNER_WIDTH);
+        assert!(usual.starts_with("looking at 45,678 of"), "{usual}");
     }
 
     #[test]
@@ -375,7 +435,7 @@ mod tests {
         let shown = |stage, expected, bytes| {
             let part = Part { before, ..Part::new(Some(stage), expected) };
             let now = part.began + Duration::from_secs(2);
-            part.line(Amount { entries: 1 + 5, bytes: bytes + 5 }, now)
+            part.line(Amount { entries: 1 + 5, bytes: bytes + 5 }, now, usize::MAX)
         };
         let mib = |count: u64| count << 20;
         let expected = Some(Amount { entries: 4, bytes: mib(40) });

@@ -78,6 +78,8 @@ pub struct ChangeSummary {
     pub modified: u64,
     /// Deleted paths.
     pub deleted: u64,
+    /// How many of these are directories.
+    pub deleted_directories: u64,
     /// Paths with other permissions.
     pub permissions_changed: u64,
     /// Paths whose time alone moved. They are no changes.
@@ -115,7 +117,11 @@ impl ChangeSummary {
             ChangeType::Deleted => &mut self.deleted,
             ChangeType::PermissionsChanged => &mut self.permissions_changed,
         } += 1;
-        self.created_directories += u64::from(is_directory && change_type == ChangeType::Created);
+        match change_type {
+            ChangeType::Created => self.created_directories += u64::from(is_directory),
+            ChangeType::Deleted => self.deleted_directories += u64::from(is_directory),
+            _ => {}
+        }
     }
 
     /// All changes together. A touched file is no change.

@@ -126,11 +126,12 @@ impl Manifests {
         (held != said).then(|| {
             let words = |it: ChangeSummary| {
                 let ChangeSummary { created, created_directories, .. } = it;
-                let ChangeSummary { modified, deleted, permissions_changed, touched, .. } = it;
+                let ChangeSummary { deleted, deleted_directories, .. } = it;
+                let ChangeSummary { modified, permissions_changed, touched, .. } = it;
                 format!(
                     "{created} created ({created_directories} directories), {modified} modified, \
-                     {deleted} deleted, {permissions_changed} with other permissions and {touched} \
-                     touched"
+                     {deleted} deleted ({deleted_directories} directories), {permissions_changed} \
+                     with other permissions and {touched} touched"
                 )
             };
             format!("it counts as changed {}, but its trees tell of {}", words(said), words(held))

@@ -41,7 +41,7 @@ pub use side_by_side::write_side_by_side;
 pub use stat::write_stat;
 pub use summary::{
     change_line, change_mark, change_word, session_changes, summary_line, summary_with_git,
-    touched_part,
+    touched_part, tree_line,
 };
 
 /// Why differences could not be written out.

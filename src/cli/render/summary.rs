@@ -28,8 +28,9 @@ pub const fn change_word(change_type: ChangeType) -> &'static str {
     }
 }
 
-/// `+5 files +1 directory ~2 modified -1 deleted ±3 permissions, 4 touched`; zero counts are left
-/// out, and without changes it says `no changes`.
+/// `+5 files +1 directory ~2 modified -1 deleted -1 directory ±3 permissions, 4 touched`; zero
+/// counts are left out, and without changes it says `no changes`. Directories are counted alike
+/// where they come and where they go.
 pub fn summary_line(summary: &ChangeSummary, palette: &Palette) -> String {
     summary_with_git(summary, None, palette)
 }
@@ -37,13 +38,16 @@ pub fn summary_line(summary: &ChangeSummary, palette: &Palette) -> String {
 /// As [`summary_line`]. `git`: what is said in place of the number of changes in repositories.
 pub fn summary_with_git(summary: &ChangeSummary, git: Option<&str>, palette: &Palette) -> String {
     let plural = |count, one: &'static str, many| if count == 1 { one } else { many };
-    let directories = summary.created_directories;
-    let files = summary.created.saturating_sub(directories);
+    let directories = |count| plural(count, "directory", "directories");
+    let (made, gone) = (summary.created_directories, summary.deleted_directories);
+    let files = summary.created.saturating_sub(made);
+    let deleted = summary.deleted.saturating_sub(gone);
     let parts = [
         (ChangeType::Created, '+', files, plural(files, "file", "files")),
-        (ChangeType::Created, '+', directories, plural(directories, "directory", "directories")),
+        (ChangeType::Created, '+', made, directories(made)),
         (ChangeType::Modified, '~', summary.modified, "modified"),
-        (ChangeType::Deleted, '-', summary.deleted, "deleted"),
+        (ChangeType::Deleted, '-', deleted, "deleted"),
+        (ChangeType::Deleted, '-', gone, directories(gone)),
         (
             ChangeType::PermissionsChanged,
             '±',
@@ -84,12 +88,29 @@ pub fn change_line(change: &Change, roots: &[PathBuf], palette: &Palette) -> Str
     let mark = change_mark(change.change_type);
     let word = change_word(change.change_type);
     let path = relative_to_roots(change.path.as_os_str().as_bytes(), roots);
-    let delta = match change.size_delta {
-        None | Some(0) => String::new(),
-        Some(delta) => format!("  {0}({1}){0:#}", palette.dim, size_delta(delta)),
-    };
+    let delta = delta_part(change.size_delta, palette);
     let style = palette.change(change.change_type);
     format!("{style}{mark} {word:<11}{style:#} {}{delta}", Shown::bytes(path))
+}
+
+/// `+ created      made/  +12 files +1 directory  (+1.2 KiB)`: a directory with all in it.
+pub fn tree_line(
+    change: &Change,
+    below: &[&Change],
+    roots: &[PathBuf],
+    palette: &Palette,
+) -> String {
+    let directory = change_line(&Change { size_delta: None, ..change.clone() }, roots, palette);
+    let sum = summary_line(&ChangeSummary::of(below.iter().copied()), palette);
+    let size: i64 = below.iter().filter_map(|change| change.size_delta).sum();
+    format!("{directory}/  {sum}{}", delta_part(Some(size), palette))
+}
+
+fn delta_part(size: Option<i64>, palette: &Palette) -> String {
+    match size {
+        None | Some(0) => String::new(),
+        Some(delta) => format!("  {0}({1}){0:#}", palette.dim, size_delta(delta)),
+    }
 }
 
 /// The changes of a session, and behind them how many more are the user's. `git` is as in
@@ -133,6 +154,8 @@ mod tests {
         assert_eq!(line(summary), "+2 files +1 directory");
         let summary = ChangeSummary { created: 2, created_directories: 2, ..Default::default() };
         assert_eq!(line(summary), "+2 directories");
+        let summary = ChangeSummary { deleted: 3, deleted_directories: 1, ..Default::default() };
+        assert_eq!(line(summary), "-2 deleted -1 directory");
         let summary = ChangeSummary { modified: 1, touched: 5, ..Default::default() };
         assert_eq!(line(summary), "~1 modified, 5 touched");
         assert_eq!(line(ChangeSummary::default().with_touched(1)), "no changes, 1 touched");

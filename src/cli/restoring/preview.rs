@@ -1,13 +1,14 @@
-//! The changes of a session, in at most twenty lines: beyond that, by directory.
+//! The changes of a session, in at most twenty lines: beyond that, by directory. A created directory
+//! with its contents is one line; what is modified or deleted has its name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::cli::error::CliError;
-use crate::cli::render::{Palette, change_line, summary_line};
-use nono_engine::diff::{Change, ChangeSummary, relative_to_roots};
+use crate::cli::render::{Palette, change_line, summary_line, tree_line};
+use nono_engine::diff::{Change, ChangeSummary, ChangeType, relative_to_roots};
 use nono_engine::path_text::Shown;
 
 /// So many lines at most.
@@ -30,10 +31,51 @@ pub(in crate::cli) fn write_preview(
     Ok(out.flush()?)
 }
 
+/// A change with a line of its own. Of a created tree, the directory with all in it.
+struct Entry<'a> {
+    change: &'a Change,
+    below: Vec<&'a Change>,
+}
+
+/// The outermost of these directories that a change lies in.
+fn top_of<'a>(change: &Change, directories: &HashSet<&'a Path>) -> Option<&'a Path> {
+    let above = change.path.ancestors().skip(1);
+    above.filter_map(|above| directories.get(above).copied()).last()
+}
+
+/// The changes, those of a created tree as one entry.
+fn folded(changes: &[Change]) -> Vec<Entry<'_>> {
+    let is_created_dir =
+        |change: &&Change| change.is_directory && change.change_type == ChangeType::Created;
+    let created: HashSet<&Path> =
+        changes.iter().filter(is_created_dir).map(|change| change.path.as_path()).collect();
+    let mut trees: HashMap<&Path, Vec<&Change>> = HashMap::new();
+    for change in changes {
+        if let Some(top) = top_of(change, &created) {
+            trees.entry(top).or_default().push(change);
+        }
+    }
+    // The name of the only thing in a directory tells more than the directory.
+    trees.retain(|_, below| below.len() > 1);
+    let mut entries = Vec::new();
+    for change in changes {
+        if top_of(change, &created).is_none_or(|top| !trees.contains_key(top)) {
+            let below = trees.get(change.path.as_path()).cloned().unwrap_or_default();
+            entries.push(Entry { change, below });
+        }
+    }
+    entries
+}
+
 fn lines(changes: &[Change], roots: &[PathBuf], palette: &Palette) -> Vec<String> {
+    let entries = folded(changes);
     // The sum is a line, too.
-    if changes.len() < MOST_LINES {
-        return changes.iter().map(|change| change_line(change, roots, palette)).collect();
+    if entries.len() < MOST_LINES {
+        let line = |Entry { change, below }: &Entry<'_>| match below.as_slice() {
+            [] => change_line(change, roots, palette),
+            below => tree_line(change, below, roots, palette),
+        };
+        return entries.iter().map(line).collect();
     }
     let mut directories: BTreeMap<&[u8], Vec<&Change>> = BTreeMap::new();
     for change in changes {
@@ -84,6 +126,34 @@ mod tests {
         let few: Vec<_> = (0..19).map(|n| change(&format!("/p/{n:02}"))).collect();
         assert_eq!(shown(&few).len(), 19);
         assert!(shown(&few)[3].starts_with("+ created     03"));
+    }
+
+    #[test]
+    fn a_created_tree_is_one_line_and_what_is_deleted_has_its_name() {
+        let of = |path: &str, change_type, is_directory| Change {
+            change_type,
+            is_directory,
+            ..change(path)
+        };
+        let created = |path: &str, is_directory| of(path, ChangeType::Created, is_directory);
+        let deleted = |path: &str, is_directory| of(path, ChangeType::Deleted, is_directory);
+        let mut changes = vec![created("/p/made", true), created("/p/made/deep", true)];
+        changes.extend((0..30).map(|n| created(&format!("/p/made/deep/{n}"), false)));
+        changes.extend([created("/p/one", true), created("/p/one/file", false)]);
+        changes.extend([deleted("/p/old", true), deleted("/p/old/a", false)]);
+        changes.extend([deleted("/p/old/b", false), created("/p/made.txt", false)]);
+        assert_eq!(
+            shown(&changes),
+            [
+                "+ created     made/  +30 files +1 directory  (+31 B)",
+                "+ created     one  (+1 B)",
+                "+ created     one/file  (+1 B)",
+                "- deleted     old  (+1 B)",
+                "- deleted     old/a  (+1 B)",
+                "- deleted     old/b  (+1 B)",
+                "+ created     made.txt  (+1 B)",
+            ]
+        );
     }
 
     #[test]
