@@ -37,6 +37,7 @@ pub(super) struct Context {
 
 pub(super) const BOLD: Style = Style::new().bold();
 pub(super) const DIM: Style = Style::new().dimmed();
+pub(super) const CYAN: Style = AnsiColor::Cyan.on_default();
 pub(super) const GREEN: Style = AnsiColor::Green.on_default();
 pub(super) const YELLOW: Style = AnsiColor::Yellow.on_default();
 pub(super) const RED: Style = AnsiColor::Red.on_default();

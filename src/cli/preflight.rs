@@ -6,15 +6,18 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::context::Context;
+use super::offer::NONO;
 use super::render::byte_size;
 use nono_engine::layout;
 use nono_engine::path_text::Shown;
 use nono_engine::progress::Amount;
-use nono_engine::session::RecordRequest;
-use nono_engine::snapshot::{NotCapturedReason, SnapshotManifest, TrackedRoot, resolve_roots};
+use nono_engine::session::{Catalog, RecordRequest};
+use nono_engine::snapshot::{
+    NotCapturedReason, SessionMetadata, SessionOrigin, SnapshotManifest, TrackedRoot, resolve_roots,
+};
 use nono_engine::stat_cache::has_cache;
 use nono_engine::sys::Dir;
 use nono_engine::walk::{
@@ -30,6 +33,8 @@ const NOTICEABLE: f64 = 1.5;
 
 /// So many things that are left out are named.
 const NAMED: usize = 10;
+/// Maximum number of earlier sessions of the store that are looked at for what they told.
+const MAX_LOOKED_AT: usize = 100;
 
 /// Says how long the first recording of a large tree will take. A tree that was recorded before is
 /// not looked at, because only its changes are read. The recording itself will report any failure
@@ -100,60 +105,127 @@ fn partly_left_out(manifest: &SnapshotManifest) -> HashSet<&Path> {
     marks.filter_map(|left| left.path.parent()).collect()
 }
 
-/// Names the paths that a user may miss: rebuildable directories, each name in one line, and large
-/// ignored paths. Returns their number.
-pub(super) fn report(manifest: &SnapshotManifest, context: &Context) -> usize {
-    // By the name of the directory, or the rule with the limit.
-    let mut found: BTreeMap<(bool, &[u8]), Vec<&Path>> = BTreeMap::new();
+/// Why paths are left out, as far as a person hears of it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Reason {
+    /// A part of this directory is rebuildable.
+    PartOf(PathBuf),
+    /// Rebuildable directories of this name.
+    Rebuildable(Vec<u8>),
+    /// The rule with a limit.
+    Large(Vec<u8>),
+    /// Another rule, which somebody wrote.
+    Rule(String),
+}
+
+/// The left-out paths of a snapshot by their reasons.
+fn reasons(manifest: &SnapshotManifest) -> BTreeMap<Reason, Vec<&Path>> {
+    let mut found: BTreeMap<Reason, Vec<&Path>> = BTreeMap::new();
     let partly = partly_left_out(manifest);
     for left in &manifest.not_captured {
         let NotCapturedReason::Excluded { rule } = &left.reason else { continue };
-        let is_below = || left.path.ancestors().skip(1).any(|above| partly.contains(above));
-        if mark_in(rule).is_some() && is_below() {
+        let mut above = left.path.ancestors().skip(1);
+        let name = left.path.file_name().unwrap_or_default().as_bytes();
+        let reason = match above.find(|above| partly.contains(above)) {
+            Some(above) if mark_in(rule).is_some() => Reason::PartOf(above.to_owned()),
+            _ if left.is_rebuildable() => Reason::Rebuildable(name.to_owned()),
+            _ if names_a_limit(rule) || rule == BEYOND_GIT_LIMIT => {
+                Reason::Large(rule.as_bytes().to_owned())
+            }
+            _ => Reason::Rule(rule.clone()),
+        };
+        found.entry(reason).or_default().push(&left.path);
+    }
+    found
+}
+
+/// Names the paths that a user may miss: rebuildable directories, each name in one line, and large
+/// ignored paths. What other rules leave out is counted. A reason that an earlier run of the
+/// project told is not told again, unless details are wanted.
+pub(super) fn report(
+    manifest: &SnapshotManifest,
+    id: &str,
+    told: Option<&Catalog>,
+    context: &Context,
+) {
+    let mut found = reasons(manifest);
+    if let (Some(catalog), false, false) = (told, found.is_empty(), context.is_verbose) {
+        for reason in told_before(manifest, id, catalog) {
+            found.remove(&reason);
+        }
+    }
+    let (mut named, mut counted) = (0, 0);
+    for (reason, paths) in &found {
+        if matches!(reason, Reason::Rule(_)) || named == NAMED {
+            counted += paths.len();
+        } else {
+            named += 1;
+            context.say(line(reason, paths));
+        }
+    }
+    if counted > 0 {
+        let paths = if counted == 1 { "path is" } else { "paths are" };
+        context.say(format_args!(
+            "{counted} {paths} left out by rules ({NONO} rollback show {id}; --rollback-all \
+             keeps all)"
+        ));
+    }
+}
+
+fn line(reason: &Reason, paths: &[&Path]) -> String {
+    let (path, name) = (Shown::path(paths[0]), paths[0].file_name().unwrap_or_default());
+    let name = Shown::bytes(name.as_bytes());
+    let others = match paths.len() {
+        1 => String::new(),
+        count => format!(" and {} more", count - 1),
+    };
+    let (what, name) = match reason {
+        Reason::PartOf(dir) => {
+            let name = Shown::bytes(dir.file_name().unwrap_or_default().as_bytes());
+            return format!(
+                "left out: a part of {}, made again by a program (--rollback-include {name} \
+                 records all of it)",
+                Shown::path(dir)
+            );
+        }
+        Reason::Large(rule) if rule == BEYOND_GIT_LIMIT.as_bytes() => {
+            let what = "more than 1 GiB: what git removes from it does not come back".to_owned();
+            (what, format!(".git/{name}"))
+        }
+        Reason::Large(rule) => (Shown::bytes(rule).to_string(), name.to_string()),
+        Reason::Rebuildable(key) => {
+            let what = well_known(key).unwrap_or("made again by a program");
+            (what.to_owned(), name.to_string())
+        }
+        Reason::Rule(rule) => (Shown::bytes(rule.as_bytes()).to_string(), name.to_string()),
+    };
+    format!("left out: {path}{others}, {what} (--rollback-include {name} records it)")
+}
+
+/// The reasons for which earlier runs of the same paths left something out: each of them named it.
+/// A session that cannot be read told nothing.
+fn told_before(manifest: &SnapshotManifest, id: &str, catalog: &Catalog) -> HashSet<Reason> {
+    let roots = |manifest: &SnapshotManifest| -> Vec<PathBuf> {
+        manifest.roots.iter().map(|root| root.path.clone()).collect()
+    };
+    let own = roots(manifest);
+    let mut told = HashSet::new();
+    let sessions = catalog.sessions().unwrap_or_default();
+    for session in sessions.iter().rev().filter(|session| session.id() != id).take(MAX_LOOKED_AT) {
+        let is_run = |metadata: &SessionMetadata| {
+            metadata.origin == SessionOrigin::Run && !metadata.received
+        };
+        if !session.metadata().is_ok_and(|metadata| is_run(&metadata)) {
             continue;
         }
-        let name = left.path.file_name().unwrap_or_default().as_bytes();
-        let key = match left.is_rebuildable() {
-            true => (false, name),
-            false if names_a_limit(rule) || rule == BEYOND_GIT_LIMIT => (true, rule.as_bytes()),
-            false => continue,
-        };
-        found.entry(key).or_default().push(&left.path);
+        let first = session.first_number().and_then(|number| session.manifest(number));
+        if let Ok(first) = first
+            && roots(&first.manifest) == own
+        {
+            told.extend(reasons(&first.manifest).into_keys());
+        }
     }
-    let mut count = 0;
-    let mut in_part: Vec<&Path> = partly.into_iter().collect();
-    in_part.sort_unstable();
-    for path in in_part.iter().take(NAMED) {
-        count += 1;
-        let name = Shown::bytes(path.file_name().unwrap_or_default().as_bytes());
-        context.say(format_args!(
-            "left out: a part of {}, made again by a program (--rollback-include {name} records \
-             all of it)",
-            Shown::path(path)
-        ));
-    }
-    for ((is_large, key), paths) in found.iter().take(NAMED) {
-        count += paths.len();
-        let (path, name) = (Shown::path(paths[0]), paths[0].file_name().unwrap_or_default());
-        let what = match is_large {
-            true if *key == BEYOND_GIT_LIMIT.as_bytes() => {
-                "more than 1 GiB: what git removes from it does not come back".to_owned()
-            }
-            true => Shown::bytes(key).to_string(),
-            false => well_known(key).unwrap_or("made again by a program").to_owned(),
-        };
-        let others = match paths.len() {
-            1 => String::new(),
-            count => format!(" and {} more", count - 1),
-        };
-        let is_of_git = *key == BEYOND_GIT_LIMIT.as_bytes();
-        let above = if is_of_git { ".git/" } else { "" };
-        let name = format!("{above}{}", Shown::bytes(name.as_bytes()));
-        context.say(format_args!(
-            "left out: {path}{others}, {what} (--rollback-include {name} records it)"
-        ));
-    }
-    count
+    told
 }
 
 #[cfg(test)]

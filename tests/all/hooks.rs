@@ -463,3 +463,30 @@ fn inside_a_run_the_steps_are_in_the_session_of_the_run() {
     assert_eq!(steps(&fixture), [told(1, "Bash rm -rf src", "tool"), told(2, "", "user_edits")]);
     fixture.nono(&["rollback", "verify"]).success();
 }
+
+#[test]
+fn the_list_of_steps_has_times_and_the_users_own_edits_as_such() {
+    let fixture = Fixture::new();
+    fixture.write("a", "0");
+    let agent = Agent::new(&fixture, "claude-code");
+    agent.hook("SessionStart", &json!({"source": "startup"}));
+    agent.prompt("first");
+    let edit = |text: &str| {
+        agent.call("Edit", json!({"file_path": "a"}), || {
+            fixture.write("a", text);
+        });
+    };
+    edit("1");
+    fixture.write("a", "2");
+    edit("3");
+    agent.end();
+    let listed = fixture.nono(&["steps"]).success().stdout;
+    let steps: Vec<&str> = listed.lines().filter(|line| line.starts_with("  #")).collect();
+    assert_eq!(steps.len(), 3, "{listed}");
+    for step in &steps {
+        let is_time = |word: &str| word.len() == 5 && word.as_bytes()[2] == b':';
+        assert!(step.split_whitespace().take(3).any(is_time), "{listed}");
+    }
+    assert!(steps[1].contains("  your own edits"), "{listed}");
+    assert!(!steps[0].contains("your own") && !steps[2].contains("your own"), "{listed}");
+}

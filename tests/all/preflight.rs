@@ -37,6 +37,33 @@ fn what_is_made_again_is_left_out_and_named_and_never_touched() {
 }
 
 #[test]
+fn a_reason_is_named_once_for_each_project() {
+    let fixture = project();
+    let said = |flags: &[&str]| {
+        let run = fixture.nono(&[&["run"], flags, &["--", "true"]].concat()).success();
+        run.stderr.lines().filter(|line| line.contains("left out")).count()
+    };
+    assert_eq!(said(&[]), 1);
+    assert_eq!(said(&[]), 0);
+    // Details on request, and by hand as often as it is asked for.
+    assert_eq!(said(&["-v"]), 1);
+    assert!(fixture.nono(&["snapshot"]).success().says("left out: "));
+    // Another reason.
+    fixture.write("old/pyvenv.cfg", "home\n");
+    fixture.write("old/bin/python", "1");
+    let flags = ["--rollback-exclude", "dist"];
+    assert_eq!(said(&flags), 2);
+    assert_eq!(said(&flags), 0);
+    // Another project of the same store.
+    fixture
+        .write("other/node_modules/.package-lock.json", "{\"packages\": {\"node_modules/x\": {}}}");
+    fixture.write("other/node_modules/x/index.js", "x");
+    fixture.write("other/a", "1");
+    let other = fixture.project().join("other");
+    assert_eq!(said(&["--allow", other.to_str().unwrap()]), 1);
+}
+
+#[test]
 fn they_are_recorded_on_request() {
     for flags in [&["--rollback-include", "node_modules"][..], &["--rollback-all"]] {
         let fixture = project();

@@ -189,7 +189,7 @@ pub fn summary(kind: StepKind, tool: Option<&str>, title: &str) -> String {
     let kind = match kind {
         // The title of an undo says it.
         StepKind::Tool | StepKind::Undo => None,
-        StepKind::UserEdits => Some("edits between calls"),
+        StepKind::UserEdits => Some("your own edits"),
         StepKind::Late => Some("late changes"),
         StepKind::Checkpoint => Some("checkpoint"),
     };
@@ -247,7 +247,7 @@ mod tests {
         };
         assert_eq!(step.bounded().summary(), "Bash · rm -rf src && echo x");
         let edits = Step { kind: StepKind::UserEdits, ..Step::default() };
-        assert_eq!(edits.summary(), "edits between calls");
+        assert_eq!(edits.summary(), "your own edits");
     }
 
     #[test]

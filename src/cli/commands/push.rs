@@ -18,11 +18,11 @@ use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::cli::sealing::{SealArgs, Target, encryption_of, encryption_words};
 use crate::config::is_remote_name;
-use nono_archive::ArchiveError;
 use nono_archive::remote::{
     Address, PushFailure, PushOutcome, PushRequest, PushedSnapshot, RemoteError, forget_failure,
     note_begin, note_failure, push, snapshots_to_push, unpushed,
 };
+use nono_archive::{ArchiveError, ArchiveReport};
 use nono_engine::path_text::Shown;
 use nono_engine::progress::Progress;
 use nono_engine::session::{CatalogError, Purpose, SnapshotId};
@@ -59,6 +59,13 @@ struct Report {
     url: String,
     snapshots: Vec<PushedSnapshot>,
     failed: Vec<Failed>,
+}
+
+impl Report {
+    /// The stored archives.
+    fn archives(&self) -> impl Iterator<Item = &ArchiveReport> {
+        self.snapshots.iter().filter_map(|pushed| pushed.archive.as_ref())
+    }
 }
 
 /// A session that was not pushed to its end.
@@ -122,7 +129,7 @@ fn run_here(args: &PushArgs, store: &StoreArgs, context: &Context) -> Outcome {
     if args.json {
         context.json(&report)?;
     } else {
-        tell(&report, context);
+        tell(&report, args.all, context);
     }
     for Failed { session_id, error } in &report.failed {
         context.error(&CliError::failed(format!("session {session_id} is not pushed: {error}")));
@@ -211,7 +218,7 @@ fn push_to(
             Ok(()) => {}
             Err(error) if error.is_cancelled() => {
                 bar.finish();
-                tell(&report, context);
+                tell(&report, args.all, context);
                 return Err(CliError::stopped(
                     "stopped: the archives so far are stored, and the same push goes on from there",
                 ));
@@ -245,45 +252,67 @@ fn refuse_store(address: &Address, root: &Path) -> Result<(), CliError> {
         .with_hint("push to a directory of its own, on another disk if there is one"))
 }
 
-fn tell(report: &Report, context: &Context) {
-    let (mut stored, mut there, mut bytes) = (0u64, 0u64, 0u64);
-    for pushed in &report.snapshots {
-        let Some(archive) = &pushed.archive else {
-            there += u64::from(pushed.outcome == PushOutcome::AlreadyThere);
-            continue;
-        };
-        stored += 1;
-        bytes += archive.archive_bytes;
-        context.say(format_args!("{}", Shown::bytes(archive.name.as_bytes())));
-        let written = &archive.stats;
-        let removed = match written.removed {
-            0 => String::new(),
-            count => format!(", -{count} removed"),
-        };
-        context.say(format_args!(
-            "  Changes: +{} added, ~{} modified{removed}, {} unchanged",
-            written.added, written.modified, written.unchanged
-        ));
-        match archive.full {
-            Some(reason) if reason.words().is_some() => {
-                context.say(format_args!("  Full archive{}", because(reason)));
-            }
-            Some(_) => {}
-            None => {
-                let saved = byte_size(written.bytes_saved);
-                context.say(format_args!("  Saved: {saved} vs full snapshot"));
-            }
-        }
-        let words =
-            if archive.is_encrypted { "Encrypted & stored" } else { "Stored, not encrypted" };
-        context.say(format_args!("  {words} ({})", byte_size(archive.archive_bytes)));
+/// Says what was stored: each archive, or with `--all` each session in one line.
+fn tell(report: &Report, is_summed: bool, context: &Context) {
+    match is_summed && !context.is_verbose {
+        true => tell_sessions(report, context),
+        false => report.archives().for_each(|archive| tell_archive(archive, context)),
     }
-    let there = match there {
+    let stored = report.archives().count();
+    let bytes: u64 = report.archives().map(|archive| archive.archive_bytes).sum();
+    let is_there = |pushed: &&PushedSnapshot| pushed.outcome == PushOutcome::AlreadyThere;
+    let there = match report.snapshots.iter().filter(is_there).count() {
         0 => String::new(),
         1 => "; 1 was there already".to_owned(),
         count => format!("; {count} were there already"),
     };
-    let archives = if stored == 1 { "archive" } else { "archives" };
+    let archives = counted(stored, "archive");
     let url = Shown::bytes(report.url.as_bytes());
-    context.say(format_args!("{url}: {stored} {archives} stored, {}{there}", byte_size(bytes)));
+    context.say(format_args!("{url}: {archives} stored, {}{there}", byte_size(bytes)));
+}
+
+fn tell_sessions(report: &Report, context: &Context) {
+    // The snapshots of a session stand together.
+    for pushed in report.snapshots.chunk_by(|a, b| a.session_id == b.session_id) {
+        let archives: Vec<_> = pushed.iter().filter_map(|one| one.archive.as_ref()).collect();
+        let Some(first) = archives.first() else { continue };
+        let bytes: u64 = archives.iter().map(|archive| archive.archive_bytes).sum();
+        let sealed = if first.is_encrypted { "encrypted" } else { "not encrypted" };
+        context.say(format_args!(
+            "session {}: {}, {}, {sealed}",
+            pushed[0].session_id,
+            counted(archives.len(), "archive"),
+            byte_size(bytes)
+        ));
+    }
+}
+
+fn tell_archive(archive: &ArchiveReport, context: &Context) {
+    context.say(format_args!("{}", Shown::bytes(archive.name.as_bytes())));
+    let written = &archive.stats;
+    let removed = match written.removed {
+        0 => String::new(),
+        count => format!(", -{count} removed"),
+    };
+    context.say(format_args!(
+        "  Changes: +{} added, ~{} modified{removed}, {} unchanged",
+        written.added, written.modified, written.unchanged
+    ));
+    match archive.full {
+        Some(reason) if reason.words().is_some() => {
+            context.say(format_args!("  Full archive{}", because(reason)));
+        }
+        Some(_) => {}
+        None => {
+            let saved = byte_size(written.bytes_saved);
+            context.say(format_args!("  Saved: {saved} vs full snapshot"));
+        }
+    }
+    let words = if archive.is_encrypted { "Encrypted & stored" } else { "Stored, not encrypted" };
+    context.say(format_args!("  {words} ({})", byte_size(archive.archive_bytes)));
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
 }

@@ -28,7 +28,7 @@ use nono_engine::byte_path;
 use nono_engine::diff::{Change, ChangeSummary, Comparison};
 use nono_engine::object::ContentHash;
 use nono_engine::path_text::{Shown, serde_paths};
-use nono_engine::session::{Purpose, RecordRequest, Recording};
+use nono_engine::session::{Catalog, Purpose, RecordRequest, Recording};
 use nono_engine::snapshot::{
     NotCaptured, NotCapturedReason, SessionDir, SessionOrigin, SnapshotManager, SnapshotManifest,
     SnapshotRequest, Taken,
@@ -190,7 +190,7 @@ pub(in crate::cli) fn run(args: &SnapshotArgs, store: &StoreArgs, context: &Cont
             (recording.manager().session().clone(), (baseline, Comparison::default()))
         }
     };
-    report_left_out(&manifest, &session.id(), context);
+    report_left_out(&manifest, &session.id(), None, context);
     report_idle_patterns(&args.capture.rollback_exclude, &[&manifest], context);
     print(&SnapshotReport::of(&session, &manifest, comparison), args.json, context)
 }
@@ -274,21 +274,15 @@ fn print(report: &SnapshotReport, json: bool, context: &Context) -> Outcome {
     Ok(code)
 }
 
-/// Says in a line or two what a snapshot does not hold.
-pub(in crate::cli) fn report_left_out(manifest: &SnapshotManifest, id: &str, context: &Context) {
-    let of = |wanted: fn(&NotCapturedReason) -> bool| {
-        manifest.not_captured.iter().filter(move |left| wanted(&left.reason))
-    };
-    let habitual = preflight::report(manifest, context);
-    let excluded = of(|reason| matches!(reason, NotCapturedReason::Excluded { .. })).count();
-    let excluded = excluded - habitual;
-    if excluded > 0 {
-        let paths = if excluded == 1 { "path is" } else { "paths are" };
-        context.say(format_args!(
-            "{excluded} {paths} left out by rules ({NONO} rollback show {id}; --rollback-all \
-             keeps all)"
-        ));
-    }
+/// Says in a line or two what a snapshot does not hold; of a run, only what no earlier run in the
+/// store `told`.
+pub(in crate::cli) fn report_left_out(
+    manifest: &SnapshotManifest,
+    id: &str,
+    told: Option<&Catalog>,
+    context: &Context,
+) {
+    preflight::report(manifest, id, told, context);
     report_missing(manifest, None, |_| false, context);
     report_unstable(&[manifest], id, context);
     preflight::warn_if_empty(manifest, context);

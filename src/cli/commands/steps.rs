@@ -3,12 +3,15 @@
 use std::io::Write;
 
 use clap::Args;
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
 use serde::Serialize;
 use unicode_width::UnicodeWidthStr;
 
 use crate::cli::Outcome;
 use crate::cli::args::{StoreArgs, named_project};
-use crate::cli::context::{BOLD, Context, DIM, YELLOW};
+use crate::cli::context::{BOLD, CYAN, Context, DIM, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::offer::NONO;
 use crate::cli::render::{Palette, summary_with_git};
@@ -83,7 +86,9 @@ fn print(
         .agent
         .as_ref()
         .map_or_else(String::new, |agent| format!("  {}", Shown::bytes(agent.client.as_bytes())));
-    writeln!(out, "{BOLD}{id}{BOLD:#}{agent}  {}", named_project(&metadata.tracked_paths))?;
+    let times = Times::of(metadata, prompts);
+    let (project, day) = (named_project(&metadata.tracked_paths), times.day);
+    writeln!(out, "{BOLD}{id}{BOLD:#}{agent}  {project}  {DIM}{day}{DIM:#}")?;
     let steps = || prompts.iter().flat_map(|group| &group.steps);
     let Some(last) = steps().last() else {
         out.flush()?;
@@ -107,7 +112,12 @@ fn print(
             let summary = shown(&step.summary());
             let space = " ".repeat(width - summary.width());
             let number = step.number;
-            write!(out, "  {BOLD}#{number:<digits$}{BOLD:#}  {summary}{space}  ")?;
+            let time = times.of_step(step);
+            write!(out, "  {BOLD}#{number:<digits$}{BOLD:#}  {DIM}{time}{DIM:#}  ")?;
+            match step.kind {
+                StepKind::UserEdits => write!(out, "{CYAN}{summary}{CYAN:#}{space}  ")?,
+                _ => write!(out, "{summary}{space}  ")?,
+            }
             writeln!(out, "{}{}", changes(step, session), marks(step, metadata.removal(number)))?;
             let unrecorded = UnrecordedStep::of(step).into_iter();
             for line in unrecorded.flat_map(|it| lines_of_step(&it, &metadata.tracked_paths)) {
@@ -124,6 +134,31 @@ fn print(
         "see one: {NONO} show {id}#{number}; take one back: {NONO} undo --step {before}{number}"
     ));
     Ok(())
+}
+
+/// The times of steps, as the time zone here has them.
+struct Times {
+    zone: TimeZone,
+    /// The day on which the session began.
+    day: Date,
+    /// Whether all steps are of that day.
+    is_one_day: bool,
+}
+
+impl Times {
+    fn of(metadata: &SessionMetadata, prompts: &[PromptSteps]) -> Self {
+        let zone = TimeZone::system();
+        let day = |time: Timestamp| zone.to_datetime(time).date();
+        let first = day(metadata.started);
+        let mut steps = prompts.iter().flat_map(|group| &group.steps);
+        let is_one_day = steps.all(|step| day(step.timestamp) == first);
+        Self { day: first, is_one_day, zone }
+    }
+
+    fn of_step(&self, step: &StepEntry) -> String {
+        let form = if self.is_one_day { "%H:%M" } else { "%Y-%m-%d %H:%M" };
+        self.zone.to_datetime(step.timestamp).strftime(form).to_string()
+    }
 }
 
 fn changes(step: &StepEntry, session: &SessionDir) -> String {

@@ -123,7 +123,14 @@ fn the_command_for_pushes_that_failed_sends_all_of_them() {
         }
     }
     fs::rename(&aside, &place).unwrap();
-    travel.nono(&["push", "disk", "--all"]).success();
+    // One line for each session, and a total.
+    let pushed = travel.nono(&["push", "disk", "--all"]).success().stderr;
+    let (sessions, others): (Vec<_>, Vec<_>) =
+        pushed.lines().partition(|line| line.starts_with("nono: session "));
+    assert!(sessions.len() >= 6, "{pushed}");
+    assert!(sessions.iter().all(|line| line.contains(" archive")), "{pushed}");
+    let [total] = others[..] else { panic!("{pushed}") };
+    assert!(total.contains(" archives stored, "), "{pushed}");
     assert_eq!(count(), 0);
 }
 

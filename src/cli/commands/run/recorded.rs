@@ -35,7 +35,7 @@ pub(super) fn run(job: &Job<'_>, catalog: &Catalog, settings: &Settings) -> Outc
     let context = job.context;
     let (recording, began) = begin(job, catalog, settings)?;
     let id = recording.session_id();
-    report_left_out(recording.baseline(), &id, context);
+    report_left_out(recording.baseline(), &id, Some(catalog), context);
     let together = Together::begin(catalog, &recording, began, context);
 
     let retention = OnceCell::new();
