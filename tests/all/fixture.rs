@@ -57,6 +57,18 @@ impl Finished {
     }
 }
 
+/// The flag with which a restore needs no answer: a test has no terminal, unless it makes one.
+fn unasked(arguments: &[&str]) -> Option<&'static str> {
+    let before = ["rollback", "undo", "--root"];
+    let at = arguments.iter().position(|word| *word == "restore")?;
+    let is_command = arguments[..at]
+        .iter()
+        .enumerate()
+        .all(|(at, word)| before.contains(word) || at > 0 && arguments[at - 1] == "--root");
+    let has_answer = ["--yes", "-y", "--dry-run", "--to"];
+    (is_command && !arguments.iter().any(|word| has_answer.contains(word))).then_some("--yes")
+}
+
 impl Fixture {
     /// As the user who runs the tests. In a directory that no built-in grant reaches: a test in
     /// `/tmp` and `/dev/shm`, in whose place a command has others, proves nothing. `scripts/test`
@@ -197,6 +209,7 @@ impl Fixture {
     fn placed(&self, mut command: Command, arguments: &[&str]) -> Command {
         command
             .args(arguments)
+            .args(unasked(arguments))
             .current_dir(self.project())
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
@@ -237,7 +250,7 @@ impl Fixture {
         let command = self.command(arguments);
         let mut strace = Command::new("strace");
         strace.args(["-f", "-o", "/dev/null"]).args(inject);
-        strace.arg(command.get_program()).args(arguments).current_dir(self.project());
+        strace.arg(command.get_program()).args(command.get_args()).current_dir(self.project());
         strace.envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
         let done = strace.output().ok().map(finished);
         if done.as_ref().is_none_or(|done| done.stderr.contains("strace: ")) {

@@ -131,7 +131,7 @@ fn a_store_within_the_grants_is_used_inside_as_anywhere() {
     fs::write(fixture.project().join("work/b"), "1").unwrap();
     let own = "export NONO_ROOT=$PWD/own; unset NONO_SOCKET NONO_SESSION";
     let script = format!(
-        "{own}; {PROGRAM} snapshot work && cd work && rm b && {PROGRAM} rollback restore latest && \
+        "{own}; {PROGRAM} snapshot work && cd work && rm b && {PROGRAM} rollback restore latest -y && \
          cat b"
     );
     let run = fixture.record(&script).success();

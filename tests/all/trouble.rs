@@ -38,7 +38,7 @@ fn a_restore_that_may_not_write_such_long_files_changes_nothing_and_says_why() {
     let before = observe(&fixture.project());
     let nono = fixture.command(&[]);
     let mut limited = Command::new("sh");
-    limited.args(["-c", "ulimit -f 2000; exec \"$0\" rollback restore latest"]);
+    limited.args(["-c", "ulimit -f 2000; exec \"$0\" rollback restore latest --yes"]);
     limited.arg(nono.get_program()).current_dir(fixture.project());
     limited.envs(nono.get_envs().filter_map(|(key, value)| Some((key, value?))));
     finished(limited.output().unwrap()).fails(1, "File too large");
@@ -279,7 +279,8 @@ fn few_open_files_and_a_running_program_are_no_obstacle() {
     fixture.write("other/dir/file", "2");
     let mut running = Command::new(&program).stdin(Stdio::piped()).spawn().unwrap();
     let nono = fixture.command(&[]).get_program().to_owned();
-    let script = format!("ulimit -n 32; exec {} rollback restore latest", nono.to_str().unwrap());
+    let script =
+        format!("ulimit -n 32; exec {} rollback restore latest --yes", nono.to_str().unwrap());
     let mut shell = Command::new("sh");
     shell.args(["-c", &script]).current_dir(fixture.project());
     shell.env("HOME", fixture.path("home"));

@@ -360,7 +360,7 @@ fn on_a_terminal_it_shows_what_it_would_do_and_a_clear_yes_undoes_it() {
 fn on_a_terminal_everything_but_a_yes_changes_nothing() {
     let (projects, _) = twice();
     let before = observe(&projects.dir("q1"));
-    let answers = [&["n", "Enter"][..], &["Enter"], &["s", "Enter"], &["C-d"]];
+    let answers = [&["n", "Enter"][..], &["Enter"], &["x", "Enter"], &["C-d"]];
     for (number, keys) in answers.into_iter().enumerate() {
         let terminal = asked(&projects, &format!("tmux{number}"));
         terminal.keys(keys);
@@ -391,6 +391,8 @@ fn on_a_terminal_a_run_at_work_is_asked_about() {
         &projects.fixture.path("home"),
         &format!("{program} rollback restore; echo ended with $?; exec cat"),
     );
+    terminal.wait_for_question(1);
+    terminal.keys(&["y", "Enter"]);
     terminal.wait_for("Restore all the same? [y/N]");
     terminal.keys(&["y", "Enter"]);
     terminal.wait_for("ended with 0");

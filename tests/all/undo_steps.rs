@@ -116,6 +116,9 @@ fn a_step_that_is_not_there_is_an_error_that_names_the_list() {
     let fixture = Fixture::new();
     three_steps(&fixture);
     fixture.nono(&["undo", "--step", "17", "--yes"]).fails(1, "nono steps");
+    // Also where no question can be asked.
+    fixture.nono(&["undo", "--step", "17"]).fails(1, "has no step 17");
+    fixture.nono(&["undo", "--prompt", "7"]).fails(1, "no steps of prompt 7");
     fixture.nono(&["undo", "--step", "x", "--yes"]).fails(2, "no number of a step");
     fixture.nono(&["undo", "--prompt", "7", "--yes"]).fails(1, "no steps of prompt 7");
     let id = fixture.latest();

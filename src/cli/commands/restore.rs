@@ -7,14 +7,16 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use crate::cli::Outcome;
-use crate::cli::args::{StoreArgs, ThreadArgs};
+use crate::cli::args::{StoreArgs, ThreadArgs, named_project};
 use crate::cli::argument::{Argument, Earlier};
 use crate::cli::context::{Context, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
-use crate::cli::restoring::{AnotherHome, ConflictArgs, PartArgs, Restoring, name_unstable};
+use crate::cli::restoring::{
+    AnotherHome, ConflictArgs, PartArgs, Restoring, name_unstable, refuse_without_answers,
+};
 use nono_engine::path_text::Shown;
 use nono_engine::restore::{
     CopyOptions, CopyReport, KeepBefore, OnConflict, OwnersLeft, RestoreError,
@@ -59,12 +61,15 @@ pub(in crate::cli) struct RestoreArgs {
     /// Whoever wrote the archive chose them
     #[arg(long)]
     with_privileges: bool,
+    /// Do not ask. Later changes and runs at work are refused all the same
+    #[arg(long, short)]
+    yes: bool,
     /// Only say what would change
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
     threads: ThreadArgs,
-    /// Print the report as JSON
+    /// Print the report as JSON; needs --yes, --dry-run or --to
     #[arg(long)]
     json: bool,
 }
@@ -196,7 +201,20 @@ fn restore(args: &RestoreArgs, part: &Part, catalog: &Catalog, context: &Context
     if let Some(homes) = AnotherHome::of(session)? {
         return homes.restore(&work, args.dry_run, args.threads.compression(), context);
     }
-    if args.dry_run { work.dry_run(context) } else { work.run(true, context) }
+    if args.dry_run {
+        return work.dry_run(context);
+    }
+    if args.yes {
+        work.is_settled = true;
+        return work.run(true, context);
+    }
+    refuse_without_answers("restore", args.json, context)?;
+    let plan = work.plan(context)?;
+    if plan.changes.is_empty() {
+        return work.run(true, context);
+    }
+    let project = named_project(&work.roots);
+    work.run_asked(&plan, &format!("restore {}/{number} in {project}?", session.id()), context)
 }
 
 /// Refuses a place in any recorded project, where a copy would overwrite what no snapshot holds.

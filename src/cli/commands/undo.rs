@@ -4,8 +4,7 @@
 //! sessions themselves (`session::History`), so `undo` again means the one before. A first word that
 //! names a session, and nothing on the disk, means that session instead.
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::LazyLock;
 
 use clap::{Args, CommandFactory, Parser};
@@ -19,13 +18,12 @@ use crate::cli::args::{Rollback, StoreArgs, ThreadArgs};
 use crate::cli::context::{BOLD, Context};
 use crate::cli::error::CliError;
 use crate::cli::offer::NONO;
-use crate::cli::render::{Palette, relative_time};
-use crate::cli::repositories::{Repositories, Told, repository_line};
+use crate::cli::render::relative_time;
+use crate::cli::repositories::{Repositories, Told};
 use crate::cli::restoring::{
-    AskedBy, ConflictArgs, PartArgs, Restoring, answers, command, say_overwritten, write_preview,
+    AskedBy, ConflictArgs, PartArgs, Restoring, command, refuse_without_answers, say_overwritten,
 };
 use crate::cli::shell_word::shell_word;
-use nono_engine::diff::Change;
 use nono_engine::path_text::Shown;
 use nono_engine::restore::{RecoveryReport, RestoreReport};
 use nono_engine::session::{
@@ -143,11 +141,7 @@ impl UndoArgs {
     }
 
     fn refuse_without_terminal(&self, context: &Context) -> Result<(), CliError> {
-        if !self.asks() || answers(self.json, context) {
-            return Ok(());
-        }
-        Err(CliError::usage("nothing was changed: undo asks first, and this is no terminal")
-            .with_hint("--yes undoes without a question, --dry-run says what would be undone"))
+        if self.asks() { refuse_without_answers("undo", self.json, context) } else { Ok(()) }
     }
 
     /// Refuses a word that is a subcommand: behind other arguments it would be a path.
@@ -379,7 +373,7 @@ fn undo(
             context.json(&plan)?;
         } else {
             introduce(summary, &work, context);
-            preview(&plan, &work.roots, context)?;
+            work.preview(&plan, context)?;
             work.print_outcome(&plan, context);
             say_last_snapshot(session, &plan, context)?;
             say_session_before(summary, is_refused && is_next, context);
@@ -398,46 +392,8 @@ fn undo(
         return done;
     }
     introduce(summary, &work, context);
-    preview(&plan, &work.roots, context)?;
-    work.say_merged(&plan, context);
-    let is_yes = if is_refused {
-        let answer = work.ask_about(&plan, context)?;
-        work.options.on_conflict = answer.unwrap_or_default();
-        // The question was about what cannot be merged.
-        work.options.always_merges = true;
-        answer.is_some()
-    } else {
-        let project = named_project(&work.roots);
-        work.confirm(&format!("undo session {} in {project}?", session.id()), &plan, context)?
-    };
-    if !is_yes {
-        context.say(format_args!("nothing was changed in {}", named_project(&work.roots)));
-        return Ok(1);
-    }
-    work.run(false, context)
-}
-
-/// Shows the changes that an undo would make, each repository as one thing. Later changes that it
-/// would overwrite are among them.
-fn preview(plan: &RestoreReport, roots: &[PathBuf], context: &Context) -> Result<(), CliError> {
-    let mut out = context.out_long();
-    let repositories = Repositories::restored(&plan.repositories, roots);
-    let palette = Palette::coloured();
-    let sum = repositories.summary(&plan.changes, &plan.touched, &palette);
-    let files: Vec<Change> = repositories.outside(&plan.changes).into_iter().cloned().collect();
-    if plan.changes.is_empty() {
-        return Ok(());
-    }
-    writeln!(out, "the undo would do this: {sum}")?;
-    // Commits and branches are worth more than any file.
-    for line in repositories.said(Told::Planned) {
-        writeln!(out, "  {line}")?;
-    }
-    write_preview(&mut out, &files, None, roots)?;
-    for line in repositories.lines() {
-        writeln!(out, "{}", repository_line(&line, &palette))?;
-    }
-    Ok(out.flush()?)
+    let question = format!("undo session {} in {}?", session.id(), named_project(&work.roots));
+    work.run_asked(&plan, &question, context)
 }
 
 /// Says which session is meant.

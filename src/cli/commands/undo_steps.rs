@@ -17,7 +17,9 @@ use crate::cli::error::CliError;
 use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
 use crate::cli::repositories::Repositories;
-use crate::cli::restoring::{ConflictArgs, Restoring, answers, print_changes, way_back};
+use crate::cli::restoring::{
+    ConflictArgs, Restoring, print_changes, refuse_without_answers, way_back,
+};
 use crate::cli::unrecorded::lines_of_step;
 use nono_engine::path_text::Shown;
 use nono_engine::restore::{StepConflict, StepUndoOptions, StepUndoReport};
@@ -97,18 +99,22 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
         Some(number) => vec![number],
         None => newest_first(&session, prompt.is_some())?,
     };
-    if args.asks() && !answers(args.json, context) {
-        return Err(CliError::usage(
-            "nothing was changed: undo asks first, and this is no terminal",
-        )
-        .with_hint("--yes undoes without a question, --dry-run says what would be undone"));
+    // A number that there is not is no question.
+    for &number in &numbers {
+        match (prompt, to_step) {
+            (Some(_), _) => steps_of_prompt(&session, number).map(drop)?,
+            (None, Some(_)) => check_step(&session, number)?,
+            (None, None) => step_of(&session, number).map(drop)?,
+        }
+    }
+    if args.asks() {
+        refuse_without_answers("undo", args.json, context)?;
     }
     let mut work = Restoring::new(&catalog, &session, 0, &args.threads, context)?;
     work.force = args.conflicts.force;
     work.is_for_program = args.json;
     work.is_settled = args.yes;
     if let (Some(_), Some(&number)) = (to_step, numbers.first()) {
-        check_step(&session, number)?;
         work.number = number;
         work.options.keep_commits = args.conflicts.keep_commits;
         work.options.skip_blocked = args.conflicts.skip_blocked;

@@ -2,6 +2,7 @@
 //! work and the report of it.
 
 mod another_home;
+mod asking;
 mod at_work;
 mod patches;
 mod paths;
@@ -325,48 +326,6 @@ impl<'a> Restoring<'a> {
         ))
     }
 
-    /// Names the later changes, and asks what to do about them. `None`: nothing at all.
-    pub(in crate::cli) fn ask_about(
-        &mut self,
-        report: &RestoreReport,
-        context: &Context,
-    ) -> Result<Option<OnConflict>, CliError> {
-        report::print_conflicts(&report.conflicts, &[], &self.roots, context);
-        self.asked_about.clone_from(&report.conflicts);
-        loop {
-            let answer = context.ask(
-                "undo these later changes as well (o), keep them and restore the rest (k), show \
-                 both changes (d), or do nothing (n)? [d/k/o/N] ",
-            )?;
-            return Ok(match answer.as_str() {
-                "o" | "O" => Some(OnConflict::Overwrite),
-                "k" | "K" => Some(OnConflict::KeepNewer),
-                "d" | "D" => {
-                    self.show_both_changes(&report.conflicts, context)?;
-                    continue;
-                }
-                _ => None,
-            });
-        }
-    }
-
-    /// Asks whether to carry out a plan, and shows it as a patch when that is asked for. Only a
-    /// clear yes is one.
-    pub(in crate::cli) fn confirm(
-        &self,
-        question: &str,
-        plan: &RestoreReport,
-        context: &Context,
-    ) -> Result<bool, CliError> {
-        loop {
-            let answer = context.ask(&format!("{question} [y/N, d: difference] "))?;
-            match answer.as_str() {
-                "d" | "D" => self.show_plan(plan, context)?,
-                answer => return Ok(matches!(answer, "y" | "Y" | "yes")),
-            }
-        }
-    }
-
     /// Adds to each conflict which other sessions are behind it.
     fn name_sessions(&self, conflicts: &mut [Conflict]) {
         let paths = conflicts.iter().map(|conflict| conflict.path.as_path());
@@ -391,6 +350,25 @@ pub(in crate::cli) fn restore_picked(
     // As `nono undo`: the work of the session goes, and that of others stays.
     work.options.is_undo = true;
     work.run(false, context)
+}
+
+/// Refuses what asks first where nobody can answer. `verb`: undo, restore.
+pub(in crate::cli) fn refuse_without_answers(
+    verb: &str,
+    is_for_program: bool,
+    context: &Context,
+) -> Result<(), CliError> {
+    if answers(is_for_program, context) {
+        return Ok(());
+    }
+    let (reader, done) = match verb {
+        "undo" => ("undoes", "undone"),
+        _ => ("restores", "restored"),
+    };
+    let message = format!("nothing was changed: {verb} asks first, and this is no terminal");
+    Err(CliError::usage(message).with_hint(format!(
+        "--yes {reader} without a question, --dry-run says what would be {done}"
+    )))
 }
 
 /// Whether somebody can answer a question.

@@ -10,7 +10,7 @@ use crate::cli::error::CliError;
 use crate::cli::render::{DiffOptions, Palette, write_patch_counting};
 use nono_engine::diff::{self, Difference};
 use nono_engine::restore::{Conflict, RestoreReport};
-use nono_engine::snapshot::SnapshotKind;
+use nono_engine::snapshot::{SnapshotKind, SnapshotManifest};
 use nono_engine::store::EitherSource;
 
 /// A state of the project.
@@ -79,18 +79,22 @@ impl Restoring<'_> {
         )
     }
 
-    fn show_patches(&self, patches: &[Patch<'_>], context: &Context) -> Result<(), CliError> {
+    /// The last snapshot that the session took.
+    pub(super) fn state_left(&self) -> Result<Option<SnapshotManifest>, CliError> {
         let session = self.manager.session();
-        let target = session.manifest(self.number)?.manifest;
-        let mut left = None;
         for number in session.recorded_numbers()?.into_iter().rev() {
             let manifest = session.manifest(number)?.manifest;
             if manifest.kind == SnapshotKind::Ordinary {
-                left = Some(manifest);
-                break;
+                return Ok(Some(manifest));
             }
         }
-        let left = left.unwrap_or_else(|| target.clone());
+        Ok(None)
+    }
+
+    fn show_patches(&self, patches: &[Patch<'_>], context: &Context) -> Result<(), CliError> {
+        let session = self.manager.session();
+        let target = session.manifest(self.number)?.manifest;
+        let left = self.state_left()?.unwrap_or_else(|| target.clone());
         let live = self.manager.live_state(&target)?;
         let root = |state| match state {
             State::Target => &target.merkle_root,

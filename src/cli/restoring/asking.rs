@@ -1,0 +1,166 @@
+//! The questions of a restore: what it would do, a yes to that, a choice among it, and the treatment
+//! of later changes.
+//!
+//! Nothing but a clear yes is one. A question that was answered is not asked again by the restore.
+
+use std::collections::HashSet;
+use std::os::unix::ffi::OsStrExt;
+
+use super::{AskedBy, Restoring, report, write_preview};
+use crate::cli::Outcome;
+use crate::cli::args::named_project;
+use crate::cli::context::Context;
+use crate::cli::error::CliError;
+use crate::cli::render::Palette;
+use crate::cli::repositories::{Repositories, Told, repository_line};
+use crate::cli::review::{Decision, LastSteps, Review, is_possible};
+use nono_engine::diff::{self, Change, Comparison};
+use nono_engine::restore::{OnConflict, RestoreReport};
+use nono_engine::snapshot::NotCapturedSet;
+use nono_engine::store::EitherSource;
+
+/// What a person said to a plan.
+enum Answer {
+    No,
+    Yes,
+    /// Yes to a part, which the selection names now.
+    Chosen,
+}
+
+impl Restoring<'_> {
+    /// Shows a plan, asks about it, and carries it out.
+    pub(in crate::cli) fn run_asked(
+        &mut self,
+        plan: &RestoreReport,
+        question: &str,
+        context: &Context,
+    ) -> Outcome {
+        self.preview(plan, context)?;
+        self.say_merged(plan, context);
+        let answer = if plan.is_refused() {
+            let answer = self.ask_about(plan, context)?;
+            self.options.on_conflict = answer.unwrap_or_default();
+            // The question was about what cannot be merged.
+            self.options.always_merges = true;
+            if answer.is_some() { Answer::Yes } else { Answer::No }
+        } else {
+            self.confirm(question, plan, context)?
+        };
+        match answer {
+            Answer::No => {
+                let project = named_project(&self.roots);
+                context.say(format_args!("nothing was changed in {project}"));
+                Ok(1)
+            }
+            Answer::Yes => self.run(false, context),
+            // Only the choice was seen, not what becomes of it.
+            Answer::Chosen => self.run(true, context),
+        }
+    }
+
+    /// Shows the changes that a plan would make, each repository as one thing. Later changes that
+    /// it would overwrite are among them.
+    pub(in crate::cli) fn preview(
+        &self,
+        plan: &RestoreReport,
+        context: &Context,
+    ) -> Result<(), CliError> {
+        let roots = &self.roots;
+        let mut out = context.out_long();
+        let repositories = Repositories::restored(&plan.repositories, roots);
+        let palette = Palette::coloured();
+        let sum = repositories.summary(&plan.changes, &plan.touched, &palette);
+        let files: Vec<Change> = repositories.outside(&plan.changes).into_iter().cloned().collect();
+        if plan.changes.is_empty() {
+            return Ok(());
+        }
+        let what = match self.asked_by {
+            AskedBy::Undo { .. } => "undo",
+            _ => "restore",
+        };
+        writeln!(out, "the {what} would do this: {sum}")?;
+        // Commits and branches are worth more than any file.
+        for line in repositories.said(Told::Planned) {
+            writeln!(out, "  {line}")?;
+        }
+        write_preview(&mut out, &files, None, roots)?;
+        for line in repositories.lines() {
+            writeln!(out, "{}", repository_line(&line, &palette))?;
+        }
+        Ok(out.flush()?)
+    }
+
+    /// Names the later changes, and asks what to do about them. `None`: nothing at all.
+    pub(super) fn ask_about(
+        &mut self,
+        report: &RestoreReport,
+        context: &Context,
+    ) -> Result<Option<OnConflict>, CliError> {
+        report::print_conflicts(&report.conflicts, &[], &self.roots, context);
+        self.asked_about.clone_from(&report.conflicts);
+        loop {
+            let answer = context.ask(
+                "undo these later changes as well (o), keep them and restore the rest (k), show \
+                 both changes (d), or do nothing (n)? [d/k/o/N] ",
+            )?;
+            return Ok(match answer.as_str() {
+                "o" | "O" => Some(OnConflict::Overwrite),
+                "k" | "K" => Some(OnConflict::KeepNewer),
+                "d" | "D" => {
+                    self.show_both_changes(&report.conflicts, context)?;
+                    continue;
+                }
+                _ => None,
+            });
+        }
+    }
+
+    /// Asks whether to carry out a plan. Shows it as a patch, or lets a person choose, when that is
+    /// asked for.
+    fn confirm(
+        &mut self,
+        question: &str,
+        plan: &RestoreReport,
+        context: &Context,
+    ) -> Result<Answer, CliError> {
+        let has_choice = plan.changes.len() > 1 && is_possible(context);
+        let choose = if has_choice { ", s: choose" } else { "" };
+        loop {
+            let answer = context.ask(&format!("{question} [y/N, d: difference{choose}] "))?;
+            match answer.as_str() {
+                "d" | "D" => self.show_plan(plan, context)?,
+                "s" | "S" if has_choice => match self.choose(plan, context)? {
+                    // A look is no answer.
+                    Decision::KeepAll => {}
+                    Decision::RestoreAll => return Ok(Answer::Yes),
+                    Decision::Restore(exactly) => {
+                        self.options.selection.exactly = exactly;
+                        return Ok(Answer::Chosen);
+                    }
+                },
+                "y" | "Y" | "yes" => return Ok(Answer::Yes),
+                _ => return Ok(Answer::No),
+            }
+        }
+    }
+
+    /// The review, with what a plan would take back.
+    fn choose(&self, plan: &RestoreReport, context: &Context) -> Result<Decision, CliError> {
+        let session = self.manager.session();
+        let target = session.manifest(self.number)?.manifest;
+        let live = self.manager.live_state(&target)?;
+        let (store, now) =
+            (EitherSource { first: self.manager.store(), second: &live }, live.manifest());
+        let planned: HashSet<&[u8]> =
+            plan.changes.iter().map(|change| change.path.as_os_str().as_bytes()).collect();
+        let mut differences = diff::compare(&store, &target.merkle_root, &now.merkle_root)?;
+        differences.retain(|found| planned.contains(found.path.as_slice()));
+        let unknown = (NotCapturedSet::new(&target), NotCapturedSet::new(now));
+        let comparison = Comparison::of(&differences, &unknown.0, &unknown.1);
+        let repositories = Repositories::of(&store, &target, now, &comparison.changes)?;
+        let comparison = repositories.collapsed(comparison);
+        let steps = LastSteps::between(session, &store, &target, now);
+        let session_id = &session.id();
+        Review { session_id, store: &store, old: &target, new: now, comparison, steps }.run(context)
+    }
+}
