@@ -53,7 +53,7 @@ fn an_undo_that_was_answered_names_each_later_change_once() {
         &fixture.path("home"),
         &format!("{program} undo; echo ended with $?; exec cat"),
     );
-    terminal.wait_for("[d/k/o/N]");
+    terminal.wait_for("[d/m/k/o/N]");
     terminal.keys(&["o", "Enter"]);
     terminal.wait_for("ended with 0");
     let screen = terminal.screen();

@@ -283,7 +283,7 @@ fn asked() -> (Fixture, Terminal) {
     fixture.write("file", lines(&[(10, "session"), (20, "mine")]));
     fixture.write("touched", "of me\n");
     let terminal = undo_on_terminal(&fixture);
-    terminal.wait_for("[d/k/o/N]");
+    terminal.wait_for("[d/m/k/o/N]");
     (fixture, terminal)
 }
 
@@ -342,6 +342,68 @@ fn an_answer_is_about_what_cannot_be_merged() {
 }
 
 #[test]
+fn m_asks_about_each_hunk_that_both_touched_and_the_redo_is_no_conflict() {
+    let fixture = Fixture::new();
+    let other = |text: &str| format!("{text}\n");
+    fixture.write("file", lines(&[(5, "before"), (10, "before too")]));
+    fixture.write("other", other("old"));
+    fixture.record("sed -i '5s/.*/session/; 10s/.*/session too/; 20s/.*/session last/' file; echo of the session > other; echo bytes > made").success();
+    let mine = lines(&[(5, "mine"), (10, "mine too"), (20, "session last"), (29, "mine last")]);
+    fixture.write("file", &mine);
+    fixture.write("other", other("of me"));
+    // Changed, and of no lines.
+    fixture.write("made", "a\0b");
+    let before = observe(&fixture.project());
+    let terminal = undo_on_terminal(&fixture);
+    terminal.wait_for("[d/m/k/o/N]");
+    // To go back changes nothing, and asks again.
+    terminal.keys(&["m", "Enter"]);
+    terminal.wait_for("file, hunk 1 of 2, line 5");
+    terminal.wait_for("[m/t/b/N]");
+    terminal.keys(&["m", "Enter"]);
+    terminal.wait_for("file, hunk 2 of 2, line 10");
+    terminal.keys(&["n", "Enter"]);
+    let asked = |times: usize| {
+        terminal
+            .wait_until("the question", |screen| screen.matches("[d/m/k/o/N]").count() == times);
+    };
+    asked(2);
+    assert_same(&before, &observe(&fixture.project()));
+    terminal.keys(&["m", "Enter"]);
+    let answers = [("line 5", "b", 3), ("line 10", "t", 4), ("other, hunk 1 of 1", "m", 5)];
+    for (what, key, times) in answers {
+        terminal.wait_until(what, |screen| screen.matches("[m/t/b/N]").count() == times);
+        assert!(terminal.screen().contains(what), "{}", terminal.screen());
+        terminal.keys(&[key, "Enter"]);
+    }
+    terminal.wait_for("ended with 0");
+    let expected = lines(&[(5, "mine\nbefore"), (10, "before too"), (29, "mine last")]);
+    assert_eq!(String::from_utf8(read(&fixture, "file")).unwrap(), expected);
+    assert_eq!(read(&fixture, "other"), b"of me\n");
+    assert_eq!(read(&fixture, "made"), b"a\0b");
+    // No snapshot holds the chosen state, and a redo knows it all the same.
+    fixture.nono(&["redo", "--yes"]).success();
+    assert_same(&before, &observe(&fixture.project()));
+}
+
+#[test]
+fn a_file_that_changes_after_the_choice_stays() {
+    let fixture = Fixture::new();
+    fixture.write("file", lines(&[]));
+    fixture.record("sed -i '5s/.*/session/' file").success();
+    fixture.write("file", lines(&[(5, "mine")]));
+    let terminal = undo_on_terminal(&fixture);
+    terminal.wait_for("[d/m/k/o/N]");
+    terminal.keys(&["m", "Enter"]);
+    terminal.wait_for("[m/t/b/N]");
+    let meanwhile = lines(&[(5, "mine"), (6, "meanwhile")]);
+    fixture.write("file", &meanwhile);
+    terminal.keys(&["t", "Enter"]);
+    terminal.wait_for("ended with ");
+    assert_eq!(read(&fixture, "file"), meanwhile.as_bytes());
+}
+
+#[test]
 fn d_shows_both_changes_and_asks_again() {
     let (fixture, terminal) = asked();
     terminal.keys(&["d", "Enter"]);
@@ -352,7 +414,7 @@ fn d_shows_both_changes_and_asks_again() {
     let order = ["changed by the session:", "-old", "+of the session", "changed later:", "+of me"];
     assert!(order.map(at).is_sorted(), "{screen}");
     assert!(!screen.contains("+mine"), "a merged file is no conflict:\n{screen}");
-    terminal.wait_until("the question", |screen| screen.matches("[d/k/o/N]").count() == 2);
+    terminal.wait_until("the question", |screen| screen.matches("[d/m/k/o/N]").count() == 2);
     terminal.keys(&["k", "Enter"]);
     terminal.wait_for("ended with 0");
     assert_eq!(read(&fixture, "touched"), b"of me\n");

@@ -5,6 +5,8 @@
 //! session did ([`merge`](super::merge)). So a conflict is left only where they touch, or may. The
 //! merged state is planned as any other: its bytes are in the store before the journal.
 //!
+//! In hunks that both touch, a person may choose: mine, theirs or both ([`ChosenText`]).
+//!
 //! No snapshot holds the merged state. To take such an undo back is no conflict with it: it follows
 //! from the three states, so it is found again. The session says which of its restores merged.
 //!
@@ -13,7 +15,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -26,6 +28,7 @@ use crate::diff::{self, Difference, EntryState, Lookup};
 use crate::object::{ContentHash, Node, RootTree};
 use crate::snapshot::{LoadedManifest, RestoreRecord, SnapshotManager, SnapshotManifest};
 use crate::store::{ObjectSource, ObjectStore, StoreError, read_root_tree};
+use crate::sys;
 
 /// Maximum of bytes that a plan holds for merged files. Further files are conflicts.
 const MAX_PLANNED_BYTES: usize = 256 << 20;
@@ -37,6 +40,17 @@ pub(super) struct MergedFile {
     pub(super) target: Arc<EntryState>,
     /// Its contents, if no snapshot has them.
     pub(super) bytes: Option<Vec<u8>>,
+}
+
+/// The contents of a file in which a person chose among the hunks that both changes touch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChosenText {
+    /// Absolute path.
+    pub path: PathBuf,
+    /// The contents that the choice was about. Others are a conflict as before.
+    pub now: ContentHash,
+    /// The new contents ([`merge_chosen`](super::merge_chosen)).
+    pub bytes: Vec<u8>,
 }
 
 /// Paths of an undo with later changes that are no conflict.
@@ -57,12 +71,12 @@ impl RestoreOptions {
 
 impl RestorePlan {
     /// Merges files that are in conflict, and takes them out of the conflicts. `roots`: before the
-    /// session, after it, and now.
+    /// session, after it, and now; `chosen`: contents that a person chose.
     pub(super) fn merge_later_changes(
         &mut self,
         merger: &Merger<'_>,
-        source: &dyn ObjectSource,
-        roots: [&ContentHash; 3],
+        (source, roots): (&dyn ObjectSource, [&ContentHash; 3]),
+        chosen: &[ChosenText],
         repositories: &Repositories,
         conflicts: &mut AllConflicts,
     ) -> Result<Settled, StoreError> {
@@ -81,7 +95,13 @@ impl RestorePlan {
             let is_candidate = !is_of_others
                 && repositories.of_path(&path).is_none()
                 && planned_bytes < MAX_PLANNED_BYTES;
-            let found = if is_candidate { states.merged(merger, &path)? } else { None };
+            let found = match is_candidate {
+                true => match states.merged(merger, &path)? {
+                    None => states.chosen(&path, chosen)?,
+                    found => found,
+                },
+                false => None,
+            };
             let Some((now, Merged { state, bytes })) = found else {
                 left.push(&path, *later);
                 continue;
@@ -157,11 +177,11 @@ pub(super) fn take_merged_before(
     let (mut states, mut now) = (trees.lookups(source), Lookup::new(source, &current_root));
     let mut left = Conflicts::default();
     for (path, later) in conflicts.paths.iter() {
-        let is_merged = match states.merged(merger, &path) {
-            Err(error) if error.is_damage() => false,
-            found => match (found?, now.find(&path)?) {
-                (Some((_, merged)), Some(now)) => is_same(&merged.state, &now),
-                _ => false,
+        let is_merged = match now.find(&path)? {
+            None => false,
+            Some(now) => match states.is_merge(merger, &path, &now) {
+                Err(error) if error.is_damage() => false,
+                answer => answer?,
             },
         };
         if !is_merged {
@@ -230,6 +250,43 @@ impl ThreeStates<'_> {
         }
         let merged = merger.take_back(path, &before, &after, &now)?;
         Ok(merged.map(|merged| (Arc::new(now), merged)))
+    }
+}
+
+impl ThreeStates<'_> {
+    /// A file with later changes, and the same with the contents that a person chose for it.
+    fn chosen(
+        &mut self,
+        path: &[u8],
+        chosen: &[ChosenText],
+    ) -> Result<Option<(Arc<EntryState>, Merged)>, StoreError> {
+        let text = chosen.iter().find(|it| it.path.as_os_str().as_bytes() == path);
+        let Some(ChosenText { now: meant, bytes, .. }) = text else { return Ok(None) };
+        let Some(now) = self.now.find(path)? else { return Ok(None) };
+        let is_meant = matches!(&now.node, Node::File { hash, .. } if hash == meant);
+        if !is_meant || self.linked.contains(path) {
+            return Ok(None);
+        }
+        let mut state = now.clone();
+        state.node = Node::file(bytes.len() as u64, ContentHash::of(bytes));
+        // Programs that compare times have to see that it is another.
+        state.attributes.mtime = sys::coarse_now();
+        Ok(Some((Arc::new(now), Merged { state, bytes: Some(bytes.clone()) })))
+    }
+
+    /// Whether a file is as a merge of the three states left it, with any choices.
+    fn is_merge(
+        &mut self,
+        merger: &Merger<'_>,
+        path: &[u8],
+        found: &EntryState,
+    ) -> Result<bool, StoreError> {
+        if let Some((_, merged)) = self.merged(merger, path)? {
+            return Ok(is_same(&merged.state, found));
+        }
+        let states = (self.before.find(path)?, self.after.find(path)?, self.now.find(path)?);
+        let (Some(before), Some(after), Some(now)) = states else { return Ok(false) };
+        merger.is_taken_back_by_choice(path, [&before, &after, &now], found)
     }
 }
 

@@ -80,6 +80,8 @@ pub(crate) use journal::Journal;
 pub(crate) use makers::{changed_by_session, count_by_maker};
 pub use mark::{RestoreMark, RunsAtWork};
 pub(crate) use mark::{runs_on, wait_for_restores};
+pub use merge::{Hunk, HunkChoice, merge_chosen, touching_hunks};
+pub use merged::ChosenText;
 use plan::RestorePlan;
 pub use plan::Skipped;
 use planned::Planned;
@@ -202,6 +204,8 @@ pub struct RestoreOptions {
     /// Whether an undo merges files with later changes also with an answer in `on_conflict`: that is
     /// then about those that cannot be merged. Otherwise it is about whole files.
     pub always_merges: bool,
+    /// Contents that a person chose for files that cannot be merged, for an undo that merges.
+    pub chosen: Vec<ChosenText>,
     /// Whether paths that cannot be changed stay, instead of everything.
     pub skip_blocked: bool,
     /// Whether files of a session that an archive brought get setuid, setgid and capabilities.

@@ -173,8 +173,13 @@ impl SnapshotManager {
         let mut merged = Vec::new();
         if let (true, Some(last)) = (options.merges(), last) {
             let roots = [&target.merkle_root, &last.merkle_root, current_root];
-            let Settled { merged: files, stays } =
-                plan.merge_later_changes(&merger, source, roots, &repositories, &mut conflicts)?;
+            let Settled { merged: files, stays } = plan.merge_later_changes(
+                &merger,
+                (source, roots),
+                &options.chosen,
+                &repositories,
+                &mut conflicts,
+            )?;
             merged = files;
             left.extend(stays.iter().map(|path| bytes_of(path)));
             spared.extend(stays);

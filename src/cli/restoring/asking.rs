@@ -98,12 +98,23 @@ impl Restoring<'_> {
     ) -> Result<Option<OnConflict>, CliError> {
         report::print_conflicts(&report.conflicts, &[], &self.roots, context);
         self.asked_about.clone_from(&report.conflicts);
+        let texts = self.texts_in_conflict(&report.conflicts)?;
+        let (by_hunk, keys) = match texts.is_empty() {
+            true => ("", "d/k/o/N"),
+            false => ("choose in each hunk (m), ", "d/m/k/o/N"),
+        };
         loop {
-            let answer = context.ask(
-                "undo these later changes as well (o), keep them and restore the rest (k), show \
-                 both changes (d), or do nothing (n)? [d/k/o/N] ",
-            )?;
+            let answer = context.ask(&format!(
+                "undo these later changes as well (o), keep them and restore the rest (k), \
+                 {by_hunk}show both changes (d), or do nothing (n)? [{keys}] "
+            ))?;
             return Ok(match answer.as_str() {
+                "m" | "M" if !texts.is_empty() => {
+                    let Some(chosen) = self.choose_hunks(&texts, context)? else { continue };
+                    self.options.chosen = chosen;
+                    // A conflict without hunks stays as it is, and is named afterwards.
+                    Some(OnConflict::KeepNewer)
+                }
                 "o" | "O" => Some(OnConflict::Overwrite),
                 "k" | "K" => Some(OnConflict::KeepNewer),
                 "d" | "D" => {

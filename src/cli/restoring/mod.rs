@@ -4,6 +4,7 @@
 mod another_home;
 mod asking;
 mod at_work;
+mod hunks;
 mod patches;
 mod paths;
 mod preview;

@@ -14,7 +14,8 @@ mod states;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 
 use foldhash::fast::RandomState;
 
@@ -24,26 +25,140 @@ pub(super) use states::{Merged, Merger, is_same};
 /// Longer texts are not merged.
 const MAX_BYTES: usize = 8 << 20;
 
+/// A part of a text that both changes touch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hunk {
+    /// The number of its first line in the present text, from 1.
+    pub line: usize,
+    /// Its lines as the session left them.
+    pub was: Vec<u8>,
+    /// Its lines as they are now.
+    pub ours: Vec<u8>,
+    /// Its lines before the session.
+    pub theirs: Vec<u8>,
+}
+
+/// What becomes of a hunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HunkChoice {
+    /// The lines stay as they are now.
+    Ours,
+    /// The lines are as before the session.
+    Theirs,
+    /// The lines of now, and behind them those of before the session.
+    Both,
+}
+
 /// `ours` with what leads from `base` to `theirs`. `None`: the two changes touch each other or may
 /// do so, or one of the three is no text.
 fn merge(base: &[u8], ours: &[u8], theirs: &[u8]) -> Option<Vec<u8>> {
-    let is_text = |bytes: &[u8]| bytes.len() <= MAX_BYTES && !bytes.contains(&0);
-    if ![base, ours, theirs].into_iter().all(is_text) {
-        return None;
-    }
     let mut numbers = Numbers::default();
-    let [base, ours, theirs] = [base, ours, theirs].map(|text| numbers.of_lines(text));
-    let [first, others @ ..] = Alignment::ALL;
-    let mut in_ours = Anchors::new(first, &base, &ours);
-    let mut in_theirs = Anchors::new(first, &base, &theirs);
-    let mut merged = between_anchors([&base, &ours, &theirs], &in_ours, &in_theirs)?;
-    // Fewer anchors make no conflict go, so the first one is the end.
-    for alignment in others {
-        in_ours.retain(&Anchors::new(alignment, &base, &ours));
-        in_theirs.retain(&Anchors::new(alignment, &base, &theirs));
-        merged = between_anchors([&base, &ours, &theirs], &in_ours, &in_theirs)?;
+    let texts = numbers.of_texts([base, ours, theirs])?;
+    // Fewer anchors make no conflict go, so the first ones may be the end.
+    let parts = parts(&texts, true);
+    parts
+        .iter()
+        .all(|part| matches!(part, Part::Settled(_)))
+        .then(|| numbers.text(parts.iter().flat_map(|part| part.lines(&texts, HunkChoice::Ours))))
+}
+
+/// The hunks that both changes touch, from top to bottom. `None`: one of the three is no text.
+pub fn touching_hunks(base: &[u8], ours: &[u8], theirs: &[u8]) -> Option<Vec<Hunk>> {
+    let mut numbers = Numbers::default();
+    let texts = numbers.of_texts([base, ours, theirs])?;
+    let hunks = parts(&texts, false).into_iter().filter_map(|part| {
+        let Part::Touching(ranges) = part else { return None };
+        let line = ranges[1].start + 1;
+        let mut of =
+            texts.iter().zip(ranges).map(|(text, range)| numbers.text(text[range].iter().copied()));
+        Some(Hunk { line, was: of.next()?, ours: of.next()?, theirs: of.next()? })
+    });
+    Some(hunks.collect())
+}
+
+/// `ours` with what leads from `base` to `theirs`, and in each touching hunk as it was chosen.
+/// `None`: one of the three is no text, or there are other hunks than choices.
+pub fn merge_chosen([base, ours, theirs]: [&[u8]; 3], choices: &[HunkChoice]) -> Option<Vec<u8>> {
+    let mut numbers = Numbers::default();
+    let texts = numbers.of_texts([base, ours, theirs])?;
+    let mut choices = choices.iter().copied();
+    let mut lines = Vec::new();
+    for part in parts(&texts, false) {
+        let choice = match part {
+            Part::Settled(_) => HunkChoice::Ours,
+            Part::Touching(_) => choices.next()?,
+        };
+        lines.extend(part.lines(&texts, choice));
     }
-    Some(merged.iter().flat_map(|&line| numbers.line(line)).copied().collect())
+    choices.next().is_none().then(|| numbers.text(lines.into_iter()))
+}
+
+/// Whether a text is a merge of the three with any choices.
+fn is_chosen(texts: [&[u8]; 3], merged: &[u8]) -> bool {
+    let mut numbers = Numbers::default();
+    let Some(texts) = numbers.of_texts(texts) else { return false };
+    let merged = numbers.of_lines(merged);
+    // Where in the merged text the parts so far may end.
+    let mut ends = BTreeSet::from([0]);
+    for part in parts(&texts, false) {
+        let choices: &[HunkChoice] = match part {
+            Part::Settled(_) => &[HunkChoice::Ours],
+            Part::Touching(_) => &[HunkChoice::Ours, HunkChoice::Theirs, HunkChoice::Both],
+        };
+        let lines: Vec<Vec<u32>> =
+            choices.iter().map(|choice| part.lines(&texts, *choice)).collect();
+        let next = |at: &usize| {
+            let rest = &merged[*at..];
+            let fitting = lines.iter().filter(|lines| rest.starts_with(lines));
+            fitting.map(|lines| at + lines.len()).collect::<Vec<_>>()
+        };
+        ends = ends.iter().flat_map(next).collect();
+    }
+    ends.contains(&merged.len())
+}
+
+/// A part of a merge.
+enum Part {
+    /// The lines of the merged text.
+    Settled(Vec<u32>),
+    /// The lines of the base, ours and theirs, of which each differs from the others.
+    Touching([Range<usize>; 3]),
+}
+
+impl Part {
+    /// Its lines in the merged text.
+    fn lines(&self, [_, ours, theirs]: &[Vec<u32>; 3], choice: HunkChoice) -> Vec<u32> {
+        match self {
+            Self::Settled(lines) => lines.clone(),
+            Self::Touching([_, our, their]) => {
+                let (our, their) = (&ours[our.clone()], &theirs[their.clone()]);
+                match choice {
+                    HunkChoice::Ours => our.to_vec(),
+                    HunkChoice::Theirs => their.to_vec(),
+                    HunkChoice::Both => [our, their].concat(),
+                }
+            }
+        }
+    }
+}
+
+/// The parts of a merge, from top to bottom. `ends_at_touching`: parts behind the first alignment
+/// that has touching ones are of no interest.
+fn parts(texts: &[Vec<u32>; 3], ends_at_touching: bool) -> Vec<Part> {
+    let [base, ours, theirs] = texts;
+    let [first, others @ ..] = Alignment::ALL;
+    let mut in_ours = Anchors::new(first, base, ours);
+    let mut in_theirs = Anchors::new(first, base, theirs);
+    let mut parts = between_anchors([base, ours, theirs], &in_ours, &in_theirs);
+    for alignment in others {
+        if ends_at_touching && parts.iter().any(|part| matches!(part, Part::Touching(_))) {
+            break;
+        }
+        in_ours.retain(&Anchors::new(alignment, base, ours));
+        in_theirs.retain(&Anchors::new(alignment, base, theirs));
+        parts = between_anchors([base, ours, theirs], &in_ours, &in_theirs);
+    }
+    parts
 }
 
 /// Merges the parts between the lines of the base that have a place in both other versions.
@@ -51,26 +166,29 @@ fn between_anchors(
     [base, ours, theirs]: [&Lines; 3],
     in_ours: &Anchors,
     in_theirs: &Anchors,
-) -> Option<Vec<u32>> {
-    let mut merged = Vec::with_capacity(ours.len());
+) -> Vec<Part> {
+    let mut parts = Vec::new();
+    let mut settled = Vec::with_capacity(ours.len());
     let mut starts = [0; 3];
     let anchors = (0..base.len()).filter_map(|at| Some([at, in_ours.get(at)?, in_theirs.get(at)?]));
     let ends = [base.len(), ours.len(), theirs.len()];
     for places in anchors.chain([ends]) {
-        let was = &base[starts[0]..places[0]];
-        let (our, their) = (&ours[starts[1]..places[1]], &theirs[starts[2]..places[2]]);
-        let part = if our == was {
-            their
+        let ranges: [Range<usize>; 3] = std::array::from_fn(|side| starts[side]..places[side]);
+        let was = &base[ranges[0].clone()];
+        let (our, their) = (&ours[ranges[1].clone()], &theirs[ranges[2].clone()]);
+        if our == was {
+            settled.extend_from_slice(their);
         } else if their == was || our == their {
-            our
+            settled.extend_from_slice(our);
         } else {
-            return None;
-        };
-        merged.extend_from_slice(part);
-        merged.extend(base.get(places[0]));
+            parts.push(Part::Settled(std::mem::take(&mut settled)));
+            parts.push(Part::Touching(ranges));
+        }
+        settled.extend(base.get(places[0]));
         starts = places.map(|place| place + 1);
     }
-    Some(merged)
+    parts.push(Part::Settled(settled));
+    parts
 }
 
 /// The lines of texts, each with its number.
@@ -81,6 +199,17 @@ struct Numbers<'a> {
 }
 
 impl<'a> Numbers<'a> {
+    /// The numbers of the lines of three texts. `None`: one of them is none, or is too long.
+    fn of_texts(&mut self, texts: [&'a [u8]; 3]) -> Option<[Vec<u32>; 3]> {
+        let is_text = |bytes: &&[u8]| bytes.len() <= MAX_BYTES && !bytes.contains(&0);
+        texts.iter().all(is_text).then(|| texts.map(|text| self.of_lines(text)))
+    }
+
+    /// The text of these lines.
+    fn text(&self, lines: impl Iterator<Item = u32>) -> Vec<u8> {
+        lines.flat_map(|line| self.line(line)).copied().collect()
+    }
+
     /// The numbers of the lines of a text. A line has its end with it.
     fn of_lines(&mut self, text: &'a [u8]) -> Vec<u32> {
         let lines = text.split_inclusive(|&byte| byte == b'\n');

@@ -1,6 +1,6 @@
 //! Three states of a path become one: contents and each attribute by itself.
 
-use super::merge;
+use super::{is_chosen, merge};
 use crate::diff::EntryState;
 use crate::object::{ContentHash, Node};
 use crate::restore::places::Places;
@@ -69,6 +69,25 @@ impl<'a> Merger<'a> {
         // Programs that compare times have to see that it is another.
         state.attributes.mtime = sys::coarse_now();
         Ok(Some(Merged { state, bytes: Some(bytes) }))
+    }
+
+    /// Whether `now` is `current` without what leads from `old` to `new`, with a choice in each hunk
+    /// that both touch.
+    pub(in crate::restore) fn is_taken_back_by_choice(
+        &self,
+        path: &[u8],
+        [old, new, current]: [&EntryState; 3],
+        now: &EntryState,
+    ) -> Result<bool, StoreError> {
+        let with_contents = EntryState { node: now.node.clone(), ..current.clone() };
+        if !is_same(&with_contents, now) {
+            return Ok(false);
+        }
+        let stored =
+            (self.stored(&old.node)?, self.stored(&new.node)?, self.stored(&current.node)?);
+        let (Some(theirs), Some(base), Some(ours)) = stored else { return Ok(false) };
+        let Some(now) = self.present(path, &now.node)? else { return Ok(false) };
+        Ok(is_chosen([&base, &ours, &theirs], &now))
     }
 
     /// The contents of a file of a snapshot; `None`: it is none, too long, or damaged.

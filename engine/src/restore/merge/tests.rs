@@ -355,3 +355,54 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn each_touching_hunk_is_as_it_was_chosen_and_the_rest_is_merged() {
+    let base = b"1\nsession\n3\n4\n5\nsession too\n7\n8\nadded\n";
+    let ours = b"1\nmine\n3\n4 mine\n5\nmine too\n7\n8\nadded\n";
+    let theirs = b"1\nbefore\n3\n4\n5\nbefore too\n7\n8\n";
+    let texts = [&base[..], ours, theirs];
+    assert_eq!(merge(base, ours, theirs), None);
+    let hunks = touching_hunks(base, ours, theirs).unwrap();
+    let found: Vec<_> =
+        hunks.iter().map(|it| (it.line, &*it.was, &*it.ours, &*it.theirs)).collect();
+    assert_eq!(
+        found,
+        [
+            (2, &b"session\n"[..], &b"mine\n"[..], &b"before\n"[..]),
+            (6, b"session too\n", b"mine too\n", b"before too\n"),
+        ]
+    );
+    use HunkChoice::{Both, Ours, Theirs};
+    let chosen = |choices: &[HunkChoice]| {
+        let text = merge_chosen(texts, choices).unwrap();
+        assert!(is_chosen(texts, &text));
+        String::from_utf8(text).unwrap()
+    };
+    assert_eq!(chosen(&[Ours, Theirs]), "1\nmine\n3\n4 mine\n5\nbefore too\n7\n8\n");
+    assert_eq!(chosen(&[Both, Ours]), "1\nmine\nbefore\n3\n4 mine\n5\nmine too\n7\n8\n");
+    assert_eq!(merge_chosen(texts, &[Ours]), None);
+    assert_eq!(merge_chosen(texts, &[Ours; 3]), None);
+    assert!(!is_chosen(texts, ours), "the added line is not touched, and goes");
+    assert!(!is_chosen(texts, b"1\nanother\n3\n4 mine\n5\nmine too\n7\n8\n"));
+    assert_eq!(touching_hunks(b"\0", ours, theirs), None);
+}
+
+proptest! {
+    #[test]
+    fn choices_give_a_merge_that_is_known_as_one(
+        base in "[abc\n]{0,20}", ours in "[abc\n]{0,20}", theirs in "[abc\n]{0,20}",
+        picks in proptest::collection::vec(0..3usize, 20),
+    ) {
+        let texts = [&base, &ours, &theirs].map(|text| text.as_bytes());
+        let count = touching_hunks(texts[0], texts[1], texts[2]).unwrap().len();
+        let all = [HunkChoice::Ours, HunkChoice::Theirs, HunkChoice::Both];
+        let choices: Vec<_> = picks.iter().take(count).map(|pick| all[*pick]).collect();
+        prop_assert_eq!(choices.len(), count);
+        let merged = merge_chosen(texts, &choices).unwrap();
+        prop_assert!(is_chosen(texts, &merged));
+        if count == 0 {
+            prop_assert_eq!(merge(texts[0], texts[1], texts[2]), Some(merged));
+        }
+    }
+}
