@@ -271,7 +271,7 @@ pub(super) fn gaps(described: &Described) -> (Vec<String>, Vec<String>) {
         }
     }
     if described.mounts.iter().any(|mount| mount.kind.is_volume()) {
-        not_captured.push("flags of the files in volumes (chattr)".to_owned());
+        not_captured.push("the flags i and a of the files in volumes (chattr)".to_owned());
     }
     (not_captured, warnings)
 }

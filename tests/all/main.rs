@@ -41,6 +41,7 @@ mod ignoring;
 mod ignoring_like_git;
 mod ignoring_property;
 mod importing;
+mod inode_flags;
 mod inside;
 mod keeping;
 mod killed_commands;

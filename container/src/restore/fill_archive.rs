@@ -144,7 +144,8 @@ fn append(
     let EntryState { attributes, node } = &entry.state;
     let mut records = Vec::new();
     push_record(&mut records, b"mtime", pax_time(attributes.mtime).as_bytes());
-    for (name, value) in attributes.xattrs.iter() {
+    // An engine sets attributes, and knows no flags among them.
+    for (name, value) in attributes.xattrs.iter().filter(|(name, _)| *name != sys::INODE_FLAGS) {
         push_record(&mut records, &[b"SCHILY.xattr.", name].concat(), value);
     }
     let mut pax = tar::Header::new_ustar();

@@ -8,6 +8,7 @@ use super::key::{
 use super::links::LinkIndex;
 use super::tree::{StoreNode, StoreTree};
 use crate::object::{self, Attributes, ContentHash};
+use crate::sys;
 
 /// Turns entries of one directory into nodes.
 pub(super) struct Lister<'a> {
@@ -89,8 +90,8 @@ fn leaf(store: StoreId, node: &object::Node) -> Kind<StoreTree> {
 }
 
 fn xattrs(attributes: &Attributes) -> Option<Xattrs> {
-    if attributes.xattrs.is_empty() {
-        return None;
-    }
-    Some(attributes.xattrs.iter().map(|(name, value)| (name.into(), value.into())).collect())
+    // No file system knows the flags by this name, and no program could copy them.
+    let shown = attributes.xattrs.iter().filter(|(name, _)| *name != sys::INODE_FLAGS);
+    let shown: Vec<_> = shown.map(|(name, value)| (name.into(), value.into())).collect();
+    (!shown.is_empty()).then(|| shown.into())
 }

@@ -124,7 +124,7 @@ fn apply_xattrs(inode: &Inode, target: &Attributes, denied: &mut Vec<Denied>) ->
     for (attribute, _) in current.iter().filter(|(found, _)| target.xattrs.get(found).is_none()) {
         match inode.remove_xattr(attribute) {
             Ok(()) => is_changed = true,
-            Err(error) if is_denied(&error) => denied.push(xattr_denied(attribute)),
+            Err(error) if is_denied(&error) => denied.push(xattr_denied(attribute, b"")),
             Err(error) => return Err(error),
         }
     }
@@ -134,7 +134,7 @@ fn apply_xattrs(inode: &Inode, target: &Attributes, denied: &mut Vec<Denied>) ->
         }
         match inode.set_xattr(attribute, value) {
             Ok(()) => is_changed = true,
-            Err(error) if is_denied(&error) => denied.push(xattr_denied(attribute)),
+            Err(error) if is_denied(&error) => denied.push(xattr_denied(attribute, value)),
             Err(error) => return Err(error),
         }
     }
@@ -145,7 +145,11 @@ fn is_denied(error: &sys::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported)
 }
 
-fn xattr_denied(attribute: &[u8]) -> Denied {
+fn xattr_denied(attribute: &[u8], value: &[u8]) -> Denied {
     let name = crate::path_text::Shown::bytes(attribute);
+    if attribute == sys::INODE_FLAGS {
+        let flags = crate::path_text::Shown::bytes(value);
+        return Denied::Other(format!("the flags =\"{flags}\" (chattr) could not be restored"));
+    }
     Denied::Other(format!("the extended attribute {name} could not be restored"))
 }

@@ -25,6 +25,7 @@ mod file;
 mod frozen;
 mod inode;
 mod lock;
+mod inode_flags;
 #[cfg(feature = "fail-points")]
 mod operation_log;
 mod path;
@@ -46,6 +47,7 @@ pub use file::{
 };
 pub(crate) use frozen::Refused;
 pub use inode::Inode;
+pub use inode_flags::NAME as INODE_FLAGS;
 pub use lock::FileLock;
 pub use path::{
     canonical_parent, create_private_dir, create_private_file, create_public_dir, current_dir,
