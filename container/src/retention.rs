@@ -16,6 +16,7 @@
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
+use nono_engine::session::aging_until;
 use serde::Serialize;
 
 /// The limits. `None` is no limit.
@@ -143,8 +144,10 @@ impl ContainerPolicy {
         let bytes = snapshots.iter().map(|facts| facts.bytes).sum();
         let mut going = Going { left, expired: Vec::new(), bytes };
         order.retain(|facts| !facts.is_pinned);
+        // A clock that jumped ahead makes nothing older.
+        let aged = aging_until(snapshots.iter().map(|facts| facts.taken), now);
         let is_old = |facts: &SnapshotFacts| {
-            self.max_age.is_some_and(|max| now.duration_since(facts.taken) > max)
+            self.max_age.is_some_and(|max| aged.duration_since(facts.taken) > max)
         };
         going.remove_while(&order, SnapshotExpiry::TooOld, |going, facts| {
             let may_go = going.is_older(facts) && !going.is_outlived_by_own_made(facts);

@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use super::event::Event;
 use super::state::AgentState;
 use nono_engine::object::ContentHash;
+use nono_engine::session::aging_until;
 use nono_engine::snapshot::AgentSession;
 use nono_engine::sys::{self, Dir, FileLock};
 
@@ -66,7 +67,9 @@ impl SpooledEvent {
     /// Whether the client has surely gone on.
     pub fn is_released(&self) -> bool {
         let waits = SignedDuration::from_millis(self.deadline_ms.min(1 << 40).cast_signed());
-        Timestamp::now() > self.received + waits
+        let now = Timestamp::now();
+        // One from the future was received before the clock was put back.
+        now < self.received || now > self.received + waits
     }
 }
 
@@ -96,7 +99,8 @@ fn key_of(client: &str, session_id: &str) -> String {
 impl Kept {
     /// Whether the session could not be begun a short while ago.
     pub fn is_refused(&self) -> bool {
-        self.refused.is_some_and(|at| Timestamp::now() < at + RETRY)
+        let now = Timestamp::now();
+        self.refused.is_some_and(|at| at <= now && now < at + RETRY)
     }
 }
 
@@ -263,14 +267,17 @@ impl Spool {
     pub fn forget_old(root: &Path) {
         let Ok(agents) = Dir::open(&root.join(AGENTS)) else { return };
         let Ok(names) = agents.names() else { return };
-        let before = Timestamp::now() - FORGOTTEN;
-        for listed in names {
-            let is_old = agents.try_stat(&listed.name).ok().flatten().is_some_and(|stat| {
-                stat.kind == sys::FileKind::Directory && stat.mtime.seconds < before.as_second()
-            });
-            if is_old {
-                let _ = agents.remove_dir_all(&listed.name);
-            }
+        let spools: Vec<_> = names
+            .into_iter()
+            .filter_map(|listed| {
+                let stat = agents.try_stat(&listed.name).ok().flatten()?;
+                let used = stat.mtime.timestamp()?;
+                (stat.kind == sys::FileKind::Directory).then_some((listed.name, used))
+            })
+            .collect();
+        let aged = aging_until(spools.iter().map(|(_, used)| *used), Timestamp::now());
+        for (name, _) in spools.iter().filter(|(_, used)| *used < aged - FORGOTTEN) {
+            let _ = agents.remove_dir_all(name);
         }
     }
 }

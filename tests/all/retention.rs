@@ -115,7 +115,7 @@ fn withdrawn_sessions_are_collected_in_batches() {
         let (id, run) = record(&fixture, &["--max-sessions", "1"], &format!("{number}"));
         counts.push(withdrawn());
         assert_eq!(run.stderr.contains("freed "), number == 9, "{number}: {}", run.stderr);
-        age(&fixture, &id, 100 - number);
+        age(&fixture, &id, 80 - number);
     }
     // Beside the command eight are collected, and at its end one more goes.
     assert_eq!(counts, [0, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3]);

@@ -5,6 +5,7 @@
 
 mod attribution;
 mod catalog;
+mod clock;
 mod here;
 mod moved;
 mod names;
@@ -19,6 +20,7 @@ mod undo;
 
 pub use attribution::changed_since;
 pub use catalog::{Catalog, CatalogError, InterruptedRestores, SnapshotId};
+pub use clock::aging_until;
 pub use here::{Listed, NotHere, Place, Purpose, Unreadable, newest, sessions_here};
 pub use moved::Moved;
 pub use names::{LabelError, MAX_LABEL_BYTES, NameOwner, check_label};

@@ -13,12 +13,14 @@
 //!   is the newest of a project that is recorded here.
 //! - A session that was killed before its first snapshot goes at once, and stands for nothing.
 //! - Nothing else goes within a day after something was recorded in it, unless space demands it.
+//! - A clock that jumped ahead makes nothing [older](super::clock).
 
 use std::collections::{HashMap, HashSet};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
+use super::clock::aging_until;
 use super::{SessionStatus, SessionSummary};
 use crate::gc::StorageUsage;
 use crate::object::ContentHash;
@@ -199,12 +201,14 @@ impl SessionFacts {
         (self.is_received, &self.project)
     }
 
-    fn is_young(&self, now: Timestamp) -> bool {
+    /// `aged`: the time up to which ages count.
+    fn is_young(&self, now: Timestamp, aged: Timestamp) -> bool {
         if self.content == SessionContent::Unbegun {
             return false;
         }
         // A session from the future was recorded just now, or under a wrong clock.
-        now.duration_since(self.last_used) < UNTOUCHED
+        let was_young = self.last_used <= aged && aged.duration_since(self.last_used) < UNTOUCHED;
+        was_young || now.duration_since(self.last_used) < UNTOUCHED
     }
 }
 
@@ -218,6 +222,8 @@ struct Ranked<'a> {
     idle: HashSet<&'a str>,
     staying: HashSet<&'a str>,
     now: Timestamp,
+    /// The time up to which ages count.
+    aged: Timestamp,
 }
 
 impl<'a> Ranked<'a> {
@@ -252,7 +258,8 @@ impl<'a> Ranked<'a> {
                 idle.insert(id);
             }
         }
-        Self { sessions: sorted, idle, staying, now }
+        let times = sessions.iter().flat_map(|facts| [facts.started, facts.last_used]);
+        Self { sessions: sorted, idle, staying, now, aged: aging_until(times, now) }
     }
 
     fn is_idle(&self, facts: &SessionFacts) -> bool {
@@ -263,8 +270,9 @@ impl<'a> Ranked<'a> {
     fn removable(&self) -> Vec<&'a SessionFacts> {
         let may_go = |facts: &&SessionFacts| !self.staying.contains(facts.session_id.as_str());
         let mut removable: Vec<_> = self.sessions.iter().copied().filter(may_go).collect();
-        removable
-            .sort_by_key(|facts| (facts.is_young(self.now), facts.is_named, !self.is_idle(facts)));
+        removable.sort_by_key(|facts| {
+            (facts.is_young(self.now, self.aged), facts.is_named, !self.is_idle(facts))
+        });
         removable
     }
 
@@ -283,12 +291,12 @@ impl<'a> Ranked<'a> {
             *all += 1;
         }
         let mut expired = Vec::new();
-        let may_go = |facts: &&SessionFacts| !spares_young || !facts.is_young(self.now);
+        let may_go = |facts: &&SessionFacts| !spares_young || !facts.is_young(self.now, self.aged);
         for facts in self.removable().into_iter().filter(may_go) {
             let (of_use, all) = left.entry(facts.group()).or_default();
             let is_idle = self.is_idle(facts);
             let count = if is_idle { *all } else { *of_use };
-            let age = self.now.duration_since(facts.started);
+            let age = self.aged.duration_since(facts.started);
             let reason = if facts.content == SessionContent::Unbegun {
                 Expiry::Unbegun
             } else if policy.max_age.is_some_and(|max| age > max) {

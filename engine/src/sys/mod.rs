@@ -17,6 +17,7 @@
     allow(dead_code, unused_imports, reason = "some of it is for the walls of commands alone")
 )]
 
+mod clock;
 mod dir;
 mod early_flush;
 mod error;
@@ -34,6 +35,7 @@ mod stat;
 mod thread;
 mod xattr;
 
+pub(crate) use clock::Moment;
 pub use dir::Dir;
 pub(crate) use dir::{FUSE_SUPER_MAGIC, ListedName, MountId};
 pub(crate) use early_flush::EarlyFlush;

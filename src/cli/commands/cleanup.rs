@@ -24,7 +24,9 @@ use crate::config::{FlagSettings, Settings};
 use nono_engine::gc::{CleanupError, CleanupOptions, CleanupPlan, CleanupReport, Unreadable};
 use nono_engine::object::ContentHash;
 use nono_engine::path_text::Shown;
-use nono_engine::session::{Catalog, Expired, Purpose, SessionContent, SessionStatus, project_of};
+use nono_engine::session::{
+    Catalog, Expired, Purpose, SessionContent, SessionStatus, aging_until, project_of,
+};
 use nono_engine::snapshot::{Recency, SessionDir, SessionMetadata, SessionOrigin};
 
 /// Arguments of `nono rollback cleanup`.
@@ -237,9 +239,12 @@ fn choose(
     dated.sort_by_cached_key(|(metadata, _, session)| {
         Reverse(Recency::new(metadata.started, session.id(), now))
     });
-    let oldest = args
-        .older_than
-        .map(|days| Timestamp::now() - SignedDuration::from_hours(i64::from(days) * 24));
+    let aged = aging_until(dated.iter().map(|(metadata, ..)| metadata.started), now);
+    if args.older_than.is_some() {
+        say_aged(aged, now, context);
+    }
+    let oldest =
+        args.older_than.map(|days| aged - SignedDuration::from_hours(i64::from(days) * 24));
     let keep = args.keep.unwrap_or(0);
     let mut kept: HashMap<(bool, String), Kept> = HashMap::new();
     let mut named = 0_usize;
@@ -284,6 +289,18 @@ impl Kept {
         let stays = self.count < keep || is_last;
         self.count += usize::from(content.is_of_use(&mut self.states));
         stays
+    }
+}
+
+/// Says why ages do not count up to now, where they do not.
+fn say_aged(aged: Timestamp, now: Timestamp, context: &Context) {
+    if aged < now {
+        let days = now.duration_since(aged).as_hours() / 24;
+        context.say(format_args!(
+            "ages count up to {}: no session began in the {days} days after it, so the clock may \
+             have jumped ({NONO} rollback cleanup ID removes a session)",
+            aged.strftime("%Y-%m-%d")
+        ));
     }
 }
 

@@ -314,3 +314,39 @@ fn a_session_with_a_name_goes_after_those_without() {
     let gone = expired(at_most(2), &twice, None).into_iter().map(|(id, _)| id);
     assert_eq!(gone.collect::<Vec<_>>(), ["a"]);
 }
+
+#[test]
+fn a_clock_that_jumped_ahead_removes_nothing_for_its_age_and_spares_the_last_day() {
+    const YEARS: i64 = 12 * 365;
+    // Four sessions of one day, under the clock as it was; then one under the clock that jumped.
+    let before = |id, hours_ago| hours(id, "p", 24 * YEARS + hours_ago);
+    let sessions = [
+        before("a", 40 * 24),
+        before("b", 5),
+        before("c", 4),
+        before("d", 3),
+        session("e", "p", 0),
+    ];
+    let strict = policy(Some(30), Some(1), None);
+    assert_eq!(expired(strict, &sessions, None), [("a".to_owned(), Expiry::TooOld)]);
+    // What comes under the new clock is counted as ever.
+    let more =
+        [&sessions[..4], &[session("e", "p", 2), session("f", "p", 2), session("g", "p", 0)]];
+    let gone = expired(policy(None, Some(1), None), &more.concat(), None);
+    assert_eq!(ids(gone), ["a", "e", "f"]);
+    // The clock goes on so for a week: ages count again.
+    let later = [&sessions[..4], &[session("e", "p", 8), session("f", "p", 0)]].concat();
+    let gone = expired(policy(Some(30), None, None), &later, None);
+    assert_eq!(ids(gone), ["a", "b", "c", "d"]);
+}
+
+#[test]
+fn a_clock_that_was_put_back_removes_nothing_for_its_age() {
+    let ahead = SessionFacts {
+        started: now() + SignedDuration::from_hours(24 * 4000),
+        last_used: now() + SignedDuration::from_hours(24 * 4000),
+        ..session("ahead", "p", 0)
+    };
+    let sessions = [session("a", "p", 3), ahead, session("b", "p", 0)];
+    assert_eq!(expired(policy(Some(30), None, None), &sessions, None), []);
+}

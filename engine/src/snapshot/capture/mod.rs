@@ -36,7 +36,7 @@ use crate::path_text::{Shown, to_path};
 use crate::progress::{Amount, Progress, Stage};
 use crate::stat_cache::{StatCache, StatCacheWriter, StoreState};
 use crate::store::{Account, LocalStore, ObjectStore, StoreError, read_root_tree};
-use crate::sys::{self, Dir, EarlyFlush, FileTime, Stat};
+use crate::sys::{self, Dir, EarlyFlush, FileTime, Moment, Stat};
 use crate::walk::InvalidPattern;
 
 /// The subject of a capture, and its means.
@@ -222,6 +222,7 @@ fn capture_once(
     // Before the first look at any file: the stat cache's racy rule depends on it.
     request.progress.begin(Stage::Capture, request.expected);
     let start = request.racy_from.unwrap_or_else(sys::coarse_now);
+    let begun = Moment::now();
     let timestamp = Timestamp::now();
     let (roots, known) = open_roots(request)?;
     if request.is_baseline
@@ -251,6 +252,7 @@ fn capture_once(
         writers,
         denied,
         start,
+        begun,
         telling: Mutex::new(HashMap::new()),
         timestamp,
         is_root_user: sys::effective_uid() == 0,
@@ -287,6 +289,7 @@ struct Capturer<'a> {
     /// The entries that the budget leaves out, as (root, relative path), once that was found out.
     denied: Option<HashSet<(usize, Box<[u8]>)>>,
     start: FileTime,
+    begun: Moment,
     /// Devices that were looked at, and whether their files tell of writes by their times.
     telling: Mutex<HashMap<u64, bool>>,
     timestamp: Timestamp,
@@ -453,6 +456,12 @@ impl Capturer<'_> {
         not_captured.sort_by(|a, b| a.path.as_os_str().cmp(b.path.as_os_str()));
         let mut unstable = self.unstable.into_inner();
         unstable.sort();
+        let mut writers: Vec<_> = self.writers.into_iter().map(Mutex::into_inner).collect();
+        if self.begun.is_clock_put_back() {
+            // A file that changes now may get a time that it has in these caches.
+            tracing::info!("the clock was put back: the next snapshot reads all files");
+            writers.clear();
+        }
         Ok(Outcome::Complete(Box::new(Capture {
             started: self.start,
             timestamp: self.timestamp,
@@ -461,10 +470,7 @@ impl Capturer<'_> {
             totals: self.tally.totals(),
             not_captured,
             unstable,
-            caches: NewCaches {
-                writers: self.writers.into_iter().map(Mutex::into_inner).collect(),
-                account: None,
-            },
+            caches: NewCaches { writers, account: None },
         })))
     }
 }
