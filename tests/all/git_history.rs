@@ -725,6 +725,68 @@ fn what_a_user_staged_stays_where_the_session_only_looked_at_the_repository() {
     }
 }
 
+#[test]
+fn a_part_of_a_repository_that_comes_back_is_called_a_part() {
+    let repository = Repository::new();
+    let place = repository.fixture.project();
+    repository.fixture.record("rm -rf .git").success();
+    let planned = nono_in(&repository, &place, &["restore", ".git/HEAD", "--dry-run"]);
+    assert!(planned.says("the repository would be back in part"), "{}", planned.stderr);
+    let part = nono_in(&repository, &place, &["restore", ".git/HEAD"]).success();
+    assert!(part.says("the repository is back in part"), "{}{}", part.stdout, part.stderr);
+    assert!(place.join(".git/HEAD").exists() && !place.join(".git/objects").exists());
+    let rest = nono_in(&repository, &place, &["restore", ".git", "--force"]).success();
+    let told = format!("{}{}", rest.stdout, rest.stderr);
+    assert!(told.contains("the repository is back") && !told.contains("in part"), "{told}");
+    repository.git(&["fsck"]);
+}
+
+#[test]
+fn an_index_that_git_writes_anew_is_no_change_of_the_work() {
+    for is_linked in [false, true] {
+        let repository = Repository::new();
+        let place = match is_linked {
+            true => linked_worktree(&repository),
+            false => repository.fixture.project(),
+        };
+        let said = |words: &[&str]| {
+            let done = nono_in(&repository, &place, words).success();
+            done.stdout + &done.stderr
+        };
+        let path = git(&repository.fixture, &place, &["rev-parse", "--git-path", "index"]).stdout;
+        let index = || fs::read(place.join(path.trim())).unwrap();
+        // A file that is as the index says, but for its time: git notes the new one.
+        let same = if is_linked { "file" } else { "staged" };
+        let refresh = || {
+            let before = index();
+            let time = fs::FileTimes::new().set_modified(std::time::SystemTime::UNIX_EPOCH);
+            fs::File::open(place.join(same)).unwrap().set_times(time).unwrap();
+            git(&repository.fixture, &place, &["update-index", "-q", "--refresh"]);
+            assert_ne!(index(), before, "git wrote no index");
+        };
+        record_in(&repository, &place, "echo x > new").success();
+        nono_in(&repository, &place, &["undo", "--yes"]).success();
+        refresh();
+        let status = said(&["status"]);
+        assert!(!status.contains(".git"), "linked: {is_linked}: {status}");
+        assert!(!said(&["diff"]).contains("index"));
+        // A session in which git did nothing else, in every list.
+        let before = index();
+        let script = format!("touch -d 2001-01-01 {same}; git status");
+        let looked = record_in(&repository, &place, &script).success();
+        assert_ne!(index(), before, "git wrote no index");
+        assert!(looked.says("nothing changed"), "linked: {is_linked}: {}", looked.stderr);
+        for list in [&["list"][..], &["show", "latest"], &["log"]] {
+            assert!(!said(list).contains(".git: "), "linked: {is_linked}: {list:?} {}", said(list));
+        }
+        // What is staged is work.
+        fs::write(place.join("own"), "staged").unwrap();
+        git(&repository.fixture, &place, &["add", "own"]).success();
+        let status = said(&["status"]);
+        assert!(status.contains(".git: "), "linked: {is_linked}: {status}");
+    }
+}
+
 /// Makes a bare repository beside the project, to which `main` was pushed.
 fn remote(repository: &Repository) -> PathBuf {
     let remote = repository.fixture.path("remote.git");

@@ -6,6 +6,7 @@ use std::iter::Peekable;
 use std::sync::Arc;
 use std::vec;
 
+use super::index::is_refreshed;
 use super::{Difference, EntryState, Lookup};
 use crate::byte_path;
 use crate::object::{ContentHash, Node, RootEntry, RootTree, Tree, TreeEntry};
@@ -188,7 +189,9 @@ impl Differences<'_> {
                 self.below = Some((path.clone(), trees.0, trees.1));
             }
             let (old, new) = (state(before), state(after));
-            return Ok(Some(Difference { path, old, new, is_relinked: false }));
+            let (was, is) = (old.as_deref().map(|it| &it.node), new.as_deref().map(|it| &it.node));
+            let is_refreshed = is_refreshed(self.source, &path, was, is);
+            return Ok(Some(Difference { path, old, new, is_relinked: false, is_refreshed }));
         }
         Ok(None)
     }
@@ -229,7 +232,9 @@ fn other_links(
     for path in paths {
         if let (Some(old), Some(new)) = (old.find(path)?, new.find(path)?) {
             let (old, new) = (Some(Arc::new(old)), Some(Arc::new(new)));
-            found.push(Difference { path: path.to_vec(), old, new, is_relinked: true });
+            let path = path.to_vec();
+            let is_refreshed = false;
+            found.push(Difference { path, old, new, is_relinked: true, is_refreshed });
         }
     }
     found.sort_by(|a, b| byte_path::order(&a.path, &b.path));

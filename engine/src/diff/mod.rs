@@ -2,11 +2,12 @@
 //!
 //! [`compare()`] finds every difference of any attribute; a restore works from it. [`Comparison`]
 //! is what a person is told. A path whose time alone moved is *touched*: it is no [`Change`], and
-//! is listed apart. Directories whose time alone moved are not told at all, and neither are paths
+//! is listed apart. So is git's index where it stages the same. Directories whose time alone moved are not told at all, and neither are paths
 //! that one of the two snapshots did not capture, since nothing can be said of those.
 
 mod compare;
 mod count;
+mod index;
 mod lookup;
 mod lost;
 mod unrecorded;
@@ -26,6 +27,7 @@ use crate::walk::DOT_GIT;
 
 pub use compare::{Differences, compare, differences, differences_of};
 pub use count::count_changes;
+pub(crate) use index::{is_refreshed, staging, staging_at};
 pub use lookup::Lookup;
 pub(crate) use lost::has_lost_unread;
 pub use lost::{Lost, LostAs, lost};
@@ -190,6 +192,8 @@ pub struct Difference {
     pub new: Option<Arc<EntryState>>,
     /// Whether it is linked to other names than before.
     pub is_relinked: bool,
+    /// Whether it is git's index, with other bytes, and stages the same as before.
+    pub is_refreshed: bool,
 }
 
 /// How a difference is told.
@@ -212,8 +216,8 @@ impl Told {
 }
 
 impl Difference {
-    /// The kind of change. `None`: only the time moved, or it is a directory in which only
-    /// something else changed.
+    /// The kind of change. `None`: only the time moved, git wrote its index anew and stages the
+    /// same, or it is a directory in which only something else changed.
     pub fn change_type(&self) -> Option<ChangeType> {
         let (old, new) = match (&self.old, &self.new) {
             (None, None) => return None,
@@ -226,7 +230,7 @@ impl Difference {
             (Node::Directory { .. }, Node::Directory { .. }) => true,
             (old, new) => old == new,
         };
-        if !is_same_node {
+        if !is_same_node && !self.is_refreshed {
             return Some(ChangeType::Modified);
         }
         let (old, new) = (&old.attributes, &new.attributes);
@@ -236,7 +240,8 @@ impl Difference {
         self.is_relinked.then_some(ChangeType::Modified)
     }
 
-    /// Whether only the time moved, of something else than a directory.
+    /// Whether only the time moved, of something else than a directory, or git wrote its index
+    /// anew and stages the same.
     pub fn is_touched(&self) -> bool {
         self.told() == Some(Told::Touched)
     }
@@ -279,7 +284,7 @@ impl Told {
 pub struct Comparison {
     /// The changes, in the order of [`compare()`].
     pub changes: Vec<Change>,
-    /// Paths, in that order, whose time alone moved.
+    /// Paths, in that order, whose time alone moved, and indexes of git that stage the same.
     pub touched: Vec<PathBuf>,
 }
 

@@ -100,7 +100,7 @@ impl SnapshotManager {
                     // Everything is in place; only what is not needed any more is left.
                     Err(error) => left.skipped.extend(self.left_of_restore(&areas, &error)),
                 }
-                Ok((work.into_comparison(), left))
+                Ok((work.into_comparison(self.store()), left))
             }
             // The journal stays: after the obstacle is removed, the user can try again.
             Err(error @ RestoreError::HalfDone { .. }) => Err(error),

@@ -337,6 +337,7 @@ fn is_left(state: Option<&Arc<EntryState>>, difference: &Difference, user: Optio
 /// Whether nobody would call one a change of the other.
 fn is_same(a: Option<&Arc<EntryState>>, b: Option<&Arc<EntryState>>) -> bool {
     let (old, new) = (a.cloned(), b.cloned());
-    let difference = Difference { path: Vec::new(), old, new, is_relinked: false };
+    let (path, is_relinked, is_refreshed) = (Vec::new(), false, false);
+    let difference = Difference { path, old, new, is_relinked, is_refreshed };
     a == b || difference.change_type().is_none()
 }

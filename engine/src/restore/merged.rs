@@ -127,7 +127,8 @@ impl RestorePlan {
         }
         let told = files.iter().filter_map(|file| {
             let (old, new) = (file.now.clone(), Some(Arc::clone(&file.target)));
-            let difference = Difference { path: Vec::new(), old, new, is_relinked: false };
+            let (path, is_relinked, is_refreshed) = (Vec::new(), false, false);
+            let difference = Difference { path, old, new, is_relinked, is_refreshed };
             Some((file.path.as_slice(), difference.told()?))
         });
         self.changes.replace(&told.collect::<HashMap<_, _>>());

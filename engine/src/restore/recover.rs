@@ -180,7 +180,7 @@ impl SnapshotManager {
         report.skipped.extend(not_cleared);
         sort(&mut report.skipped);
         if is_finished {
-            let mut done = work.into_comparison();
+            let mut done = work.into_comparison(self.store());
             left.retain_made(&mut done);
             (report.changes, report.touched) = (done.changes, done.touched);
         }

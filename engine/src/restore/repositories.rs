@@ -24,7 +24,7 @@ use crate::path_text::to_path;
 use crate::snapshot::{LoadedManifest, SnapshotKind, SnapshotManifest};
 use crate::store::{ObjectSource, StoreError, read_root_tree, read_tree};
 use crate::sys::Dir;
-use crate::walk::{DOT_GIT, GitDirectories, MAX_INDEX_BYTES, staged};
+use crate::walk::{DOT_GIT, GitDirectories};
 
 const INDEX: &[u8] = b"index";
 
@@ -329,21 +329,8 @@ fn stage_the_same(
     old: Option<Node>,
     new: Option<Node>,
 ) -> Result<bool, StoreError> {
-    let (old, new) = (staging(source, old)?, staging(source, new)?);
+    let (old, new) = (diff::staging(source, old.as_ref())?, diff::staging(source, new.as_ref())?);
     Ok(old.is_some() && old == new)
-}
-
-/// What an index stages; `None` if that cannot be told.
-fn staging(
-    source: &dyn ObjectSource,
-    index: Option<Node>,
-) -> Result<Option<ContentHash>, StoreError> {
-    match index {
-        Some(Node::File { size, hash, .. }) if size <= MAX_INDEX_BYTES => {
-            Ok(staged(&source.read(&hash, MAX_INDEX_BYTES)?))
-        }
-        _ => Ok(None),
-    }
 }
 
 /// What the index at a path stages in a snapshot; `None` if that cannot be told, as where its
@@ -355,21 +342,7 @@ fn staged_in(
 ) -> Result<Option<ContentHash>, StoreError> {
     let root = read_root_tree(source, root)?;
     let node = Lookup::new(source, &root).find(index)?.map(|index| index.node);
-    match staging(source, node.clone()) {
-        // A plan for the present state stores no contents.
-        Err(StoreError::Missing { .. }) => Ok(staging_on_disk(index, node.as_ref())),
-        Err(error) if error.is_damage() => Ok(None),
-        staged => staged,
-    }
-}
-
-/// What an index on the disk stages, if it still is the captured one.
-fn staging_on_disk(path: &[u8], captured: Option<&Node>) -> Option<ContentHash> {
-    let Some(Node::File { hash, .. }) = captured else { return None };
-    let (above, name) = byte_path::split(path);
-    let dir = Dir::open_no_symlinks(to_path(above)).ok()?;
-    let bytes = dir.read(name, MAX_INDEX_BYTES).ok()?;
-    staged(&bytes).filter(|_| ContentHash::of(&bytes) == *hash)
+    diff::staging_at(source, index, node.as_ref())
 }
 
 /// Whether something is at a path of the disk.

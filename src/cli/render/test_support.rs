@@ -41,7 +41,8 @@ impl TestDiff {
         };
         let (old, new) = (old.map(&mut store), new.map(&mut store));
         let path = path.as_bytes().to_vec();
-        self.differences.push(Difference { path, old, new, is_relinked: false });
+        let (is_relinked, is_refreshed) = (false, false);
+        self.differences.push(Difference { path, old, new, is_relinked, is_refreshed });
     }
 
     pub(super) fn options(&self) -> DiffOptions<'_> {

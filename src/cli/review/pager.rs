@@ -83,7 +83,8 @@ impl<'a> Differ<'a> {
                 let path = change.path.as_os_str().as_encoded_bytes();
                 let (old, new) = (old.find(path)?.map(Arc::new), new.find(path)?.map(Arc::new));
                 let path = path.to_vec();
-                let mut found = Difference { path, old, new, is_relinked: false };
+                let (is_relinked, is_refreshed) = (false, false);
+                let mut found = Difference { path, old, new, is_relinked, is_refreshed };
                 if change.is_directory && found.change_type().is_none() {
                     self.write_repository(out, &change.path)?;
                     continue;

@@ -19,8 +19,9 @@ use serde::{Deserialize, Serialize};
 
 use super::plan::Skipped;
 use crate::byte_path;
-use crate::diff::{ChangeType, Comparison, Difference, EntryState, Lost, Told};
+use crate::diff::{ChangeType, Comparison, Difference, EntryState, Lost, Told, is_refreshed};
 use crate::object::FileTime;
+use crate::store::ObjectSource;
 pub(super) use crate::walk::STAGING_PREFIX as AREA_PREFIX;
 pub(super) use storage::JournalError;
 
@@ -173,7 +174,7 @@ impl Step {
         }
     }
 
-    fn into_told(self) -> Option<(Vec<u8>, Told)> {
+    fn into_told(self, source: &dyn ObjectSource) -> Option<(Vec<u8>, Told)> {
         let (old, new) = self.states();
         let (old, new) = (old.cloned(), new.cloned());
         let is_relinked = matches!(self, Self::Exchange { is_relinked: true, .. });
@@ -186,7 +187,9 @@ impl Step {
             | Self::Exchange { path, .. }
             | Self::Attributes { path, .. } => path,
         };
-        let difference = Difference { path, old, new, is_relinked };
+        let (was, is) = (old.as_deref().map(|it| &it.node), new.as_deref().map(|it| &it.node));
+        let is_refreshed = is_refreshed(source, &path, was, is);
+        let difference = Difference { path, old, new, is_relinked, is_refreshed };
         let told = difference.told()?;
         Some((difference.path, told))
     }
@@ -207,19 +210,18 @@ impl Step {
 
 impl Work {
     /// The changes of the steps, sorted by path; directories before their contents. The steps
-    /// become it:
-    /// there may be millions.
-    pub(super) fn into_comparison(self) -> Comparison {
+    /// become it: there may be millions. `source` has the contents of git's indexes.
+    pub(super) fn into_comparison(self, source: &dyn ObjectSource) -> Comparison {
         let mut all = Vec::with_capacity(self.steps.iter().map(|s| s.pieces().len()).sum());
         let by_path = |(a, _): &(Vec<u8>, Told), (b, _): &(Vec<u8>, Told)| byte_path::order(a, b);
         for step in self.steps {
             match step {
                 Step::PlaceTree { steps, .. } => {
                     let start = all.len();
-                    all.extend(steps.into_iter().filter_map(Step::into_told));
+                    all.extend(steps.into_iter().filter_map(|step| step.into_told(source)));
                     all[start..].sort_by(by_path);
                 }
-                step => all.extend(step.into_told()),
+                step => all.extend(step.into_told(source)),
             }
         }
         // Each tree is one sorted run now; an unstable sort would make nothing of that.

@@ -26,7 +26,8 @@ pub(super) fn write_preview(edits: &[Edit], context: &Context) -> Result<(), Cli
     for edit in edits.iter().filter(|edit| edit.is_change) {
         let path = edit.path.as_os_str().as_bytes().to_vec();
         let (old, new) = (state(edit.before())?, state(edit.after())?);
-        differences.push(Difference { path, old, new, is_relinked: false });
+        let (is_relinked, is_refreshed) = (false, false);
+        differences.push(Difference { path, old, new, is_relinked, is_refreshed });
     }
     differences.sort_by(|a, b| a.path.cmp(&b.path));
     let mut options = DiffOptions::new(&store, &[]);
