@@ -41,6 +41,39 @@ fn a_command_that_fails_by_itself_is_followed_by_no_guess() {
 }
 
 #[test]
+fn a_missing_command_is_missing_whatever_directories_of_path_are_closed() {
+    let fixture = Fixture::ordinary_user();
+    let (closed, open) = (fixture.path("closed"), fixture.path("open"));
+    for dir in [&closed, &open] {
+        fs::create_dir(dir).unwrap();
+    }
+    fs::write(open.join("plain"), "#!/bin/sh\n").unwrap();
+    fs::set_permissions(open.join("plain"), fs::Permissions::from_mode(0o644)).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+    fixture.give_away(&closed);
+    let usual = "/usr/local/bin:/usr/bin:/bin".to_owned();
+    let (closed, open) = (closed.display(), open.display());
+    for walls in [&["--allow-cwd"][..], &["--namespaces", "off"], &["--no-sandbox"]] {
+        let run = |path: String, name: &str| {
+            let arguments = [&["run", "--no-rollback"][..], walls, &["--", name]].concat();
+            finished(fixture.command(&arguments).env("PATH", path).output().unwrap())
+        };
+        let said = "no such command in PATH";
+        let missing = run(format!("{closed}:{usual}"), "nosuchcmd").fails(127, said);
+        assert!(missing.says(&closed.to_string()), "{}", missing.stderr);
+        assert!(!missing.says("ermission denied"), "{}", missing.stderr);
+        let missing = run(format!("{open}:{usual}"), "nosuchcmd").fails(127, said);
+        assert!(!missing.says("searched"), "{}", missing.stderr);
+        // One that is there and may not be executed.
+        let plain = run(format!("{closed}:{open}:{usual}"), "plain").fails(126, "not executable");
+        assert!(plain.says(&format!("{open}/plain")), "{}", plain.stderr);
+        // A later directory of the path has it.
+        run(format!("{closed}:{open}:{usual}"), "true").success();
+        run(usual.clone(), "./nosuchcmd").fails(127, "No such file");
+    }
+}
+
+#[test]
 fn a_program_that_the_grants_keep_from_starting_is_told_from_one_that_nobody_may_start() {
     let fixture = Fixture::new();
     fs::create_dir(fixture.path("outside")).unwrap();

@@ -52,10 +52,10 @@ pub use inode::Inode;
 pub use inode_flags::NAME as INODE_FLAGS;
 pub use lock::FileLock;
 pub use path::{
-    canonical_parent, create_private_dir, create_private_file, create_public_dir, current_dir,
-    current_or_former_dir, find_program, identity, is_executable, kind_of, leads_to_dir,
-    links_on_the_way, mount_point, open_temporary_dir, plain_absolute, real_or_future_path,
-    real_path, stat_of, temporary_dir,
+    NoProgram, canonical_parent, create_private_dir, create_private_file, create_public_dir,
+    current_dir, current_or_former_dir, find_program, identity, is_executable, kind_of,
+    leads_to_dir, links_on_the_way, mount_point, open_temporary_dir, plain_absolute,
+    real_or_future_path, real_path, stat_of, temporary_dir, why_no_program,
 };
 pub use priority::lower_priority;
 pub use stat::{Device, FileKind, FileSystemSpace, FileTime, Stat, coarse_now};

@@ -170,6 +170,40 @@ pub fn find_program(name: &OsStr, search: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(search).map(|dir| dir.join(name)).find(|path| is_executable(path))
 }
 
+/// Why there is nothing to run for the name of a program without a `/`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoProgram {
+    /// A file of that name is there, and this user may not execute it.
+    NotExecutable(PathBuf),
+    /// No file of that name is there.
+    Missing {
+        /// The first directory that this user may not search.
+        closed: Option<PathBuf>,
+    },
+}
+
+/// Says why [`find_program`] finds nothing. `None`: it finds a program, or the name is a path.
+///
+/// The C library says "permission denied" for a missing program as soon as one directory of `PATH`
+/// may not be searched. That directory is no reason: the file may be nowhere.
+pub fn why_no_program(name: &OsStr, search: &OsStr) -> Option<NoProgram> {
+    if find_program(name, search).is_some() {
+        return None;
+    }
+    let mut closed = None;
+    for dir in std::env::split_paths(search) {
+        let path = dir.join(name);
+        match rustix::fs::stat(&path) {
+            Ok(stat) if Stat::from_raw(&stat).kind == super::FileKind::File => {
+                return Some(NoProgram::NotExecutable(path));
+            }
+            Err(Errno::ACCESS) => closed = closed.or(Some(dir)),
+            _ => {}
+        }
+    }
+    Some(NoProgram::Missing { closed })
+}
+
 /// Makes a path absolute and resolves the symlinks of its *parent*, but not of its last component:
 /// what it names itself may be a symlink, and is then seen as one.
 ///

@@ -10,7 +10,7 @@ use clap::Args;
 
 use crate::cli::args::{CaptureArgs, LimitArgs, StoreArgs, ThreadArgs, surroundings};
 use crate::cli::checkpoints::Server;
-use crate::cli::commands::sandbox_exec::cannot_run;
+use crate::cli::commands::sandbox_exec::{cannot_run, why_missing};
 use crate::cli::context::Context;
 use crate::cli::denials;
 use crate::cli::error::CliError;
@@ -240,7 +240,7 @@ fn tell(wall: &SecondWall, context: &Context) {
 
 fn not_started(name: &OsString, error: &NotStarted) -> CliError {
     match error {
-        NotStarted::Failed(error) => cannot_run(name, error),
+        NotStarted::Failed(error) => cannot_run(name, error, why_missing(name)),
         NotStarted::Killed(signal) => {
             let code = u8::try_from(128 + signal).unwrap_or(u8::MAX);
             CliError::failed(format!("signal {signal} came before the command started"))
