@@ -268,7 +268,8 @@ pub(super) fn surroundings() -> Result<Surroundings<'static>, CliError> {
         std::env::var_os(name)
     }
     let current_dir = sys::current_dir()?;
-    Ok(Surroundings { home: home_dir().ok(), current_dir, variable: &variable })
+    let is_inside = crate::sandbox::is_inside();
+    Ok(Surroundings { home: home_dir().ok(), current_dir, variable: &variable, is_inside })
 }
 
 /// The paths to capture, and their limits.

@@ -256,6 +256,7 @@ mod tests {
             home: Some("/home/me".into()),
             current_dir: "/work".into(),
             variable: &|_| None,
+            is_inside: false,
         };
         let place = |text: &String| expand(text, &surroundings).unwrap();
         let profiles = built_in_profiles(&surroundings);
@@ -282,8 +283,12 @@ mod tests {
 
     #[test]
     fn every_built_in_profile_keeps_secrets_and_says_what_it_is_for() {
-        let surroundings =
-            Surroundings { home: None, current_dir: "/".into(), variable: &|_| None };
+        let surroundings = Surroundings {
+            home: None,
+            current_dir: "/".into(),
+            variable: &|_| None,
+            is_inside: false,
+        };
         for found in built_in_profiles(&surroundings) {
             assert_eq!(found.profile.rollback.force_include, [".env", ".env.*", "*.local"]);
             assert!(!found.profile.description.is_empty());

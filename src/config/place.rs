@@ -16,6 +16,8 @@ pub struct Surroundings<'a> {
     pub current_dir: PathBuf,
     /// The environment.
     pub variable: &'a dyn Fn(&str) -> Option<OsString>,
+    /// Whether this is inside a run, whose walls may keep the configuration out of reach.
+    pub is_inside: bool,
 }
 
 impl std::fmt::Debug for Surroundings<'_> {
@@ -130,6 +132,7 @@ mod tests {
             home: Some("/home/me".into()),
             current_dir: "/work".into(),
             variable: &variable,
+            is_inside: false,
         };
         for (text, pattern) in [
             ("~/shop/data", Some("//home/me/shop/data")),
@@ -165,6 +168,7 @@ mod tests {
             home: Some("/home/me".into()),
             current_dir: "/work".into(),
             variable: &variable,
+            is_inside: false,
         };
         for (text, path) in [
             ("~", Some("/home/me")),

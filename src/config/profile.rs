@@ -168,6 +168,7 @@ impl RollbackRules {
             home: Some("/home".into()),
             current_dir: "/".into(),
             variable: &|_| Some("/variable".into()),
+            is_inside: false,
         };
         let mut config = ExclusionConfig::default();
         self.add_to(&mut config, &anywhere)?;

@@ -189,7 +189,8 @@ pub(super) fn read_containers(file: &Path) -> Result<ContainersTable, ConfigErro
 }
 
 impl Settings {
-    /// Finds every value. A file that does not exist says nothing.
+    /// Finds every value. A file that does not exist says nothing, and inside of a run neither does
+    /// one that the walls keep out of reach.
     ///
     /// # Errors
     /// A file or a variable that is not valid.
@@ -200,7 +201,11 @@ impl Settings {
         let file = config_dir(surroundings).map(|dir| dir.join(FILE_NAME));
         let table = match file.as_deref().map(document::read::<ConfigTable>) {
             None => SettingsTable::default(),
-            Some(Err(ConfigError::Io(error))) if error.is_gone() => SettingsTable::default(),
+            Some(Err(ConfigError::Io(error)))
+                if error.is_gone() || surroundings.is_inside && error.is_denied() =>
+            {
+                SettingsTable::default()
+            }
             Some(read) => read?.content.rollback.unwrap_or_default(),
         };
         Self::of(table, file, surroundings, flags)
@@ -215,7 +220,12 @@ impl Settings {
         whole.check_remotes()?;
         ContainerLimits::of(&whole.containers.unwrap_or_default())?;
         let table = whole.rollback.unwrap_or_default();
-        let nowhere = Surroundings { home: None, current_dir: PathBuf::new(), variable: &|_| None };
+        let nowhere = Surroundings {
+            home: None,
+            current_dir: PathBuf::new(),
+            variable: &|_| None,
+            is_inside: false,
+        };
         Self::of(table, None, &nowhere, &FlagSettings::default())?.rollback.check(origin)
     }
 

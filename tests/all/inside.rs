@@ -72,6 +72,29 @@ fn one_variable_is_enough_for_a_snapshot_inside() {
 }
 
 #[test]
+fn a_configuration_out_of_reach_stops_no_run_inside_of_a_run() {
+    let fixture = Fixture::ordinary_user();
+    fixture.write("a", "1");
+    let dir = fixture.path("home/.config/nono");
+    fs::create_dir_all(&dir).unwrap();
+    fs::write(dir.join("config.toml"), "[rollback]\nmax_sessions = 5\n").unwrap();
+    for walls in ["--namespaces off", "", "--profile generic"] {
+        let words = |inner: &str| {
+            let program = fixture.command(&[]).get_program().to_owned();
+            let script = format!("{} run {inner} -- sh -c 'echo 2 > a'", program.display());
+            let run = [&["run", "--rollback"][..], &walls.split_whitespace().collect::<Vec<_>>()];
+            fixture.nono(&[&run.concat()[..], &["--", "sh", "-c", &script]].concat())
+        };
+        for inner in ["", "--no-rollback", "--no-sandbox"] {
+            fixture.write("a", "1");
+            let done = words(inner);
+            assert_eq!(done.code, 0, "{walls} {inner}: {}{}", done.stdout, done.stderr);
+            assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "2\n");
+        }
+    }
+}
+
+#[test]
 fn a_snapshot_inside_of_something_else_is_refused_with_the_reason() {
     let fixture = fixture();
     let first = fixture.latest();

@@ -9,9 +9,11 @@ use serde::{Deserialize, Serialize};
 use super::files::GitDirs;
 use super::refs::{Head, Oid};
 use super::state::{GitState, InSnapshot};
-use crate::object::ContentHash;
+use crate::byte_path;
+use crate::diff::Lookup;
+use crate::object::{ContentHash, Node, RootTree};
 use crate::path_text::{serde_path, to_path};
-use crate::store::{ObjectSource, StoreError, read_root_tree};
+use crate::store::{ObjectSource, StoreError, read_root_tree, read_tree};
 
 /// A git directory in which something changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +27,10 @@ pub struct RepositoryChange {
     pub is_new: bool,
     /// Whether it is there only in the older state.
     pub is_gone: bool,
+    /// Whether it is new and only some of it is among the changed paths: of a restore, the paths
+    /// that were asked for.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_partial: bool,
     /// The moves of HEAD and the refs.
     pub moves: Vec<Move>,
     /// Of a restore: the remote-tracking branches that are others than in the snapshot, and stay.
@@ -154,29 +160,63 @@ pub fn repositories<P: AsRef<[u8]>>(
 ) -> Result<Vec<RepositoryChange>, StoreError> {
     let (old, new) = (read_root_tree(source, old_root)?, read_root_tree(source, new_root)?);
     let (mut old_dirs, mut new_dirs) = (GitDirs::new(source, &old), GitDirs::new(source, &new));
-    let mut counts: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+    // The changed paths: how many, and the names in the git directory that they are or lie in.
+    let mut counts: BTreeMap<Vec<u8>, (u64, BTreeSet<Box<[u8]>>)> = BTreeMap::new();
     for path in changed {
         let path = path.as_ref();
         let (a, b) = (old_dirs.of(path)?, new_dirs.of(path)?);
         // The innermost of the two.
         if let Some(git_dir) = a.max_by_depth(b) {
-            *counts.entry(git_dir).or_default() += 1;
+            let inside = byte_path::relative_to(path, &git_dir).unwrap_or_default();
+            let name = byte_path::components(inside).next().map(Box::from);
+            let (count, names) = counts.entry(git_dir).or_default();
+            *count += 1;
+            names.extend(name);
         }
     }
     let (mut before, mut after) = (InSnapshot::new(source, &old), InSnapshot::new(source, &new));
     let mut found = Vec::new();
-    for (git_dir, path_count) in counts {
+    for (git_dir, (path_count, names)) in counts {
         let is_new = !old_dirs.is_git_dir(&git_dir)?;
         let is_gone = !new_dirs.is_git_dir(&git_dir)?;
         let moves = match (before.state(&git_dir)?, after.state(&git_dir)?) {
             (Some(old), Some(new)) if !is_new && !is_gone => moves(&old, &new),
             _ => Vec::new(),
         };
+        let is_partial = is_new && !is_gone && lacks_some(source, [&old, &new], &git_dir, &names)?;
         let git_dir = to_path(&git_dir).to_owned();
         let stays = Vec::new();
-        found.push(RepositoryChange { git_dir, path_count, is_new, is_gone, moves, stays });
+        found.push(RepositoryChange {
+            git_dir,
+            path_count,
+            is_new,
+            is_gone,
+            is_partial,
+            moves,
+            stays,
+        });
     }
     Ok(found)
+}
+
+/// Whether something in a git directory of the newer state is neither changed nor in the older one.
+fn lacks_some(
+    source: &dyn ObjectSource,
+    [old, new]: [&RootTree; 2],
+    git_dir: &[u8],
+    changed: &BTreeSet<Box<[u8]>>,
+) -> Result<bool, StoreError> {
+    let found = Lookup::new(source, new).find(git_dir)?;
+    let Some(Node::Directory { tree }) = found.map(|state| state.node) else { return Ok(false) };
+    let mut old = Lookup::new(source, old);
+    for entry in read_tree(source, &tree)?.into_entries() {
+        if !changed.contains(&entry.name)
+            && old.find(&byte_path::join(git_dir, &entry.name))?.is_none()
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 impl RepositoryChange {

@@ -25,8 +25,8 @@ mod fail_point;
 mod file;
 mod frozen;
 mod inode;
-mod lock;
 mod inode_flags;
+mod lock;
 #[cfg(feature = "fail-points")]
 mod operation_log;
 mod path;

@@ -211,6 +211,7 @@ fn template() -> Result<String, CliError> {
         home: None,
         current_dir: PathBuf::new(),
         variable: &|_| None,
+        is_inside: false,
     };
     let settings = Settings::load(&nobody, &FlagSettings::default())?;
     let line = |setting: &Setting| format!("# {}  # {}\n", line(setting), remark(setting));

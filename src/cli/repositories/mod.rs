@@ -203,11 +203,15 @@ impl Repositories {
                 true => String::new(),
                 false => format!("{}: ", self.shown(&repository.git_dir)),
             };
+            let in_part = match repository.is_partial {
+                true => " in part: not all of it was asked for",
+                false => "",
+            };
             match (repository.is_new, repository.is_gone) {
                 (true, _) => lines.push(match told {
                     Told::Done => format!("{place}a new repository"),
-                    Told::Restored => format!("{place}the repository is back"),
-                    Told::Planned => format!("{place}the repository would be back"),
+                    Told::Restored => format!("{place}the repository is back{in_part}"),
+                    Told::Planned => format!("{place}the repository would be back{in_part}"),
                 }),
                 (_, true) => lines.push(match told {
                     Told::Done => format!("{place}the repository is gone"),
@@ -258,6 +262,7 @@ mod tests {
             git_dir: "/p/.git".into(),
             path_count: 30,
             is_new: false,
+            is_partial: false,
             is_gone: false,
             moves,
             stays: Vec::new(),
@@ -277,6 +282,7 @@ mod tests {
             git_dir: git_dir.into(),
             path_count: 2,
             is_new: false,
+            is_partial: false,
             is_gone: false,
             moves: Vec::new(),
             stays: Vec::new(),
