@@ -5,6 +5,7 @@
 //! <root directory>/      a store that sessions share
 //!   objects/             the objects
 //!   index/               stat caches
+//!   forks/               forks, each in a directory of its name
 //!   <session>/           any other name that is not hidden
 //!   .new-…  .removed-…   sessions that are not there yet, or no longer
 //!   .restoring-…         the paths of a restore that is at work
@@ -16,6 +17,8 @@ use crate::sys::{self, Dir, FileKind};
 pub const OBJECTS: &str = "objects";
 /// Stat caches.
 pub const INDEX: &str = "index";
+/// Forks.
+pub(crate) const FORKS: &str = "forks";
 /// Beside the stat caches: space that is given back when the disk is full.
 pub(crate) const RESERVE: &str = "reserve";
 /// The manifest of a session or of a snapshot.
@@ -79,7 +82,8 @@ pub fn new_name() -> sys::Result<String> {
 
 /// Whether a directory of this name in a root directory can be a session.
 pub fn may_be_session(name: &[u8]) -> bool {
-    !name.starts_with(b".") && name != OBJECTS.as_bytes() && name != INDEX.as_bytes()
+    let others = [OBJECTS, INDEX, FORKS];
+    !name.starts_with(b".") && !others.iter().any(|other| name == other.as_bytes())
 }
 
 /// Whether a name in a root directory is that of a session. One has a manifest and snapshots;

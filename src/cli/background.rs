@@ -5,6 +5,7 @@
 //! is ready (or why not), and stays. The first process waits for that line, so errors reach the
 //! person and the exit code is true. The background process logs to a file.
 
+use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -45,6 +46,16 @@ pub(super) fn is_background() -> bool {
 /// # Errors
 /// Why it is not ready; nothing runs then.
 pub(super) fn start<T: for<'de> Deserialize<'de>>() -> Result<T, CliError> {
+    start_with(std::env::args_os().skip(1))
+}
+
+/// As [`start`], with other arguments.
+///
+/// # Errors
+/// As there.
+pub(super) fn start_with<T: for<'de> Deserialize<'de>>(
+    arguments: impl IntoIterator<Item = OsString>,
+) -> Result<T, CliError> {
     let program = std::env::current_exe()
         .map_err(|error| CliError::failed(format!("cannot find this program: {error}")))?;
     let log = log_path().and_then(|path| {
@@ -57,7 +68,7 @@ pub(super) fn start<T: for<'de> Deserialize<'de>>() -> Result<T, CliError> {
         None => (None, Stdio::null()),
     };
     let mut command = Command::new(program);
-    command.args(std::env::args_os().skip(1)).env(MARK, "1");
+    command.args(arguments).env(MARK, "1");
     let (name, bytes) = TRIM_THRESHOLD;
     if std::env::var_os(name).is_none() {
         command.env(name, bytes);

@@ -14,6 +14,7 @@ use crate::agent::SpoolError;
 use crate::cli::offer::NONO;
 use crate::config::ConfigError;
 use crate::config::nearest::is_like;
+use crate::sandbox::NamespaceError;
 #[cfg(feature = "archive")]
 use nono_archive::remote::{AddressError, RemoteError};
 use nono_engine::history::HistoryError;
@@ -120,6 +121,12 @@ impl fmt::Display for CliError {
 }
 
 impl std::error::Error for CliError {}
+
+impl From<NamespaceError> for CliError {
+    fn from(error: NamespaceError) -> Self {
+        Self::failed(error.to_string())
+    }
+}
 
 impl From<CatalogError> for CliError {
     fn from(error: CatalogError) -> Self {

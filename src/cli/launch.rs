@@ -47,6 +47,8 @@ pub(super) struct Launch<'a> {
     policy: Option<&'a Policy>,
     mode: NamespaceMode,
     outlives_supervisor: bool,
+    /// The directory of the fork in which it works.
+    fork: Option<PathBuf>,
     scratch: Scratch,
     /// The same in the file system of shared memory, if there is one.
     memory: Option<Scratch>,
@@ -86,6 +88,7 @@ pub(super) fn probe() -> Result<Offered, CliError> {
         let view = View { working_dir: "/".into(), own_terminals, ..View::default() };
         let plan = Plan {
             in_use: Vec::new(),
+            fork: None,
             namespaces: Some(Namespaces { view, own_processes }),
             policy: None,
             program: PathBuf::new(),
@@ -129,7 +132,14 @@ impl<'a> Launch<'a> {
             // A machine may have none, and a program then does without.
             _ => Scratch::new(Path::new(SHARED_MEMORY)).ok(),
         };
-        Ok(Self { given, program, policy, mode, outlives_supervisor, scratch, memory })
+        let fork = None;
+        Ok(Self { given, program, policy, mode, outlives_supervisor, fork, scratch, memory })
+    }
+
+    /// Lets the command work in the fork of this directory, whose mounts are there.
+    #[cfg(feature = "mount")]
+    pub(super) fn in_fork(self, fork: &Path) -> Self {
+        Self { fork: Some(fork.to_owned()), ..self }
     }
 
     /// The directory in which the supervisor listens to the command.
@@ -231,6 +241,7 @@ impl<'a> Launch<'a> {
         let scratches = [Some(&self.scratch), self.memory.as_ref()].into_iter().flatten();
         let plan = Plan {
             in_use: scratches.map(|scratch| scratch.path().to_owned()).collect(),
+            fork: self.fork.clone(),
             namespaces,
             policy,
             program: self.program.clone(),

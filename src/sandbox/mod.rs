@@ -43,7 +43,9 @@ use nono_engine::path_text::serde_paths;
 use nono_engine::sys;
 
 pub use view::{NamespaceError, Room, TERMINALS, View, outermost};
-pub use walls::{enforce, furnish, is_inside, is_readable_by_all, separate};
+pub use walls::{
+    enforce, furnish, is_inside, is_readable_by_all, join, layers, relinquish, separate,
+};
 
 /// The grants of a command besides the system.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,5 +1,6 @@
 //! Systems for which there are no walls: nothing can be kept within its grants.
 
+use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 
 use super::{NamespaceError, Policy, SandboxError, Support, View};
@@ -33,6 +34,75 @@ pub fn separate(_own_processes: bool) -> Result<(), NamespaceError> {
 /// Always.
 pub fn furnish(_view: &View, _own_processes: bool) -> Result<(), NamespaceError> {
     Err(NamespaceError::of("make namespaces on this system", Errno::NOSYS))
+}
+
+/// Always refuses.
+///
+/// # Errors
+/// Always.
+pub fn join(_other: BorrowedFd<'_>, _own_processes: bool) -> Result<(), NamespaceError> {
+    Err(NamespaceError::of("enter namespaces on this system", Errno::NOSYS))
+}
+
+/// There is no right to give up.
+///
+/// # Errors
+/// Never.
+pub fn relinquish() -> Result<(), NamespaceError> {
+    Ok(())
+}
+
+/// Layers are mounted nowhere.
+pub mod layers {
+    use std::path::Path;
+
+    use rustix::io::Errno;
+
+    use crate::sandbox::NamespaceError;
+
+    /// A directory that lies below an overlay.
+    #[derive(Debug)]
+    pub struct Lower(());
+
+    impl Lower {
+        /// Always refuses.
+        ///
+        /// # Errors
+        /// Always.
+        pub fn open(path: &Path) -> Result<Self, NamespaceError> {
+            Err(NamespaceError::at("open below a layer", path, Errno::NOSYS))
+        }
+    }
+
+    /// Always refuses.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn prepare() -> Result<(), NamespaceError> {
+        Err(NamespaceError::of("mount layers on this system", Errno::NOSYS))
+    }
+
+    /// Always refuses.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn lay(
+        _: &str,
+        _: &Lower,
+        _: &Path,
+        _: &Path,
+        at: &Path,
+    ) -> Result<(), NamespaceError> {
+        Err(NamespaceError::at("mount a layer at", at, Errno::NOSYS))
+    }
+
+    /// Always refuses.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn lift(at: &Path) -> Result<(), NamespaceError> {
+        Err(NamespaceError::at("unmount", at, Errno::NOSYS))
+    }
 }
 
 /// Nothing is granted where there are no walls.

@@ -172,6 +172,8 @@ pub enum SkipReason {
     Busy,
     /// A restore of it was interrupted: only with the session can that be finished or taken back.
     RestoreInterrupted,
+    /// A fork begins from it.
+    Forked,
     /// Somebody pinned it. Only noticed where pinned sessions are spared.
     Pinned,
 }
@@ -182,6 +184,7 @@ impl std::fmt::Display for SkipReason {
             Self::Running => "its command is still running",
             Self::Busy => "a snapshot of it is being taken or restored",
             Self::RestoreInterrupted => "a restore of it was interrupted: resume or abort it first",
+            Self::Forked => "a fork begins from it: discard that first",
             Self::Pinned => "it is pinned",
         })
     }

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::store_root::StoreRoot;
 use super::{CleanupError, SkipReason, SkippedSession};
+use crate::fork::is_needed_by_fork;
 use crate::snapshot::{ManifestError, SessionDir};
 use crate::sys::FileLock;
 
@@ -72,6 +73,9 @@ fn try_claim(session: &SessionDir, spare_pinned: bool) -> Result<Claim, Manifest
     let Some(lock) = session.try_lock()? else { return Ok(Claim::Refused(SkipReason::Busy)) };
     if session.is_needed_by_restore()? {
         return Ok(Claim::Refused(SkipReason::RestoreInterrupted));
+    }
+    if is_needed_by_fork(session)? {
+        return Ok(Claim::Refused(SkipReason::Forked));
     }
     // Under the lock, without which nobody pins it.
     if spare_pinned && session.metadata()?.pinned {

@@ -24,6 +24,7 @@ pub use clock::aging_until;
 pub use here::{Listed, NotHere, Place, Purpose, Unreadable, newest, sessions_here};
 pub use moved::Moved;
 pub use names::{LabelError, MAX_LABEL_BYTES, NameOwner, check_label};
+pub(crate) use recording::new_session_id;
 pub use recording::{
     RecordError, RecordRequest, Recorded, Recording, create_session, new_session_dir,
 };

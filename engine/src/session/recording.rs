@@ -398,7 +398,7 @@ pub fn create_session(
     let hidden = layout::new_name()?;
     let mut second = metadata.started;
     loop {
-        metadata.session_id = session_id(second);
+        metadata.session_id = new_session_id(second);
         let made = (|| {
             let new = SessionDir::create(&root.join(&hidden))?;
             let own = dir.open_dir(hidden.as_bytes())?;
@@ -443,7 +443,7 @@ pub fn new_session_dir(root: &Path) -> Result<PathBuf, RecordError> {
     let dir = Dir::open(&root)?;
     let mut second = Timestamp::now();
     loop {
-        let id = session_id(second);
+        let id = new_session_id(second);
         match dir.make_dir(id.as_bytes(), 0o700) {
             Ok(()) => return Ok(root.join(id)),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
@@ -455,7 +455,7 @@ pub fn new_session_dir(root: &Path) -> Result<PathBuf, RecordError> {
 }
 
 /// `YYYYMMDD-HHMMSS-PID` in UTC: ids sort by time, also after a change of the clock's zone.
-fn session_id(time: Timestamp) -> String {
+pub(crate) fn new_session_id(time: Timestamp) -> String {
     format!("{}-{}", time.strftime("%Y%m%d-%H%M%S"), std::process::id())
 }
 

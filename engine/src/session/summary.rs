@@ -296,7 +296,8 @@ impl SessionStatus {
             SessionOrigin::Snapshot
             | SessionOrigin::Agent
             | SessionOrigin::AgentState
-            | SessionOrigin::Container => Self::Open,
+            | SessionOrigin::Container
+            | SessionOrigin::Fork => Self::Open,
             SessionOrigin::Run if session.is_running()? => Self::Running,
             SessionOrigin::Run => Self::Interrupted,
         })

@@ -32,12 +32,17 @@ pub enum SessionOrigin {
     /// `nono container snapshot`: it stays open. Its paths are those of a container, virtual ones:
     /// only its id or the container's name means it, never a place.
     Container,
+    /// `nono fork`: its first snapshot is the state from which the fork began, and the later ones
+    /// are states of the fork. It stays open. Only its id means it, never a place: the directory
+    /// itself never was in the later states.
+    Fork,
 }
 
 impl SessionOrigin {
-    /// Whether a directory never means such a session, only its id: what it recorded is no project.
+    /// Whether a directory never means such a session, only its id: what it recorded is no project,
+    /// or no state that the project had.
     pub fn is_apart(self) -> bool {
-        matches!(self, Self::AgentState | Self::Container)
+        matches!(self, Self::AgentState | Self::Container | Self::Fork)
     }
 
     /// Whether the next snapshot is made from the newest one, which then cannot be removed alone. A

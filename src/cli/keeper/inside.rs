@@ -22,7 +22,7 @@ use crate::cli::Outcome;
 use crate::cli::error::CliError;
 use crate::cli::processes::descendants;
 use crate::cli::signals::Taken;
-use crate::sandbox::{furnish, separate};
+use crate::sandbox::{furnish, relinquish, separate};
 use nono_engine::sys::{self, FileLock};
 
 /// Exit code of a process that dies because its supervisor did, as a shell says of SIGKILL.
@@ -40,6 +40,9 @@ pub(in crate::cli) struct KeepArgs {
     /// Make a process namespace besides that of mounts
     #[arg(long, conflicts_with = "inside")]
     own_processes: bool,
+    /// Enter the mounts of the fork in this directory
+    #[arg(long, conflicts_with = "inside")]
+    fork: Option<PathBuf>,
     /// The namespaces are made, or there are to be none
     #[arg(long)]
     inside: bool,
@@ -56,7 +59,12 @@ pub(in crate::cli) fn run(args: &KeepArgs) -> Outcome {
 /// process ends.
 fn enter(args: &KeepArgs) -> Outcome {
     let refuse = |reason: &dyn Display| refuse(&UnixStream::connect(&args.meeting)?, reason);
-    if let Err(error) = separate(args.own_processes) {
+    let entered = match &args.fork {
+        #[cfg(feature = "mount")]
+        Some(fork) => crate::cli::forking::join(fork, args.own_processes),
+        _ => separate(args.own_processes).map_err(CliError::from),
+    };
+    if let Err(error) = entered {
         return refuse(&error);
     }
     let mut keeper = Command::new(THIS_PROGRAM);
@@ -122,10 +130,16 @@ fn keep(args: &KeepArgs) -> Outcome {
     let Some(Order::Begin(plan)) = orders.next().transpose()?.map(parse).transpose()? else {
         return Err(CliError::failed("the supervisor has not told what to keep"));
     };
-    let _in_use = plan.in_use.iter().map(|path| FileLock::shared_dir(path));
+    let _in_use = plan.in_use.iter().chain(&plan.fork).map(|path| FileLock::shared_dir(path));
     let _in_use = _in_use.collect::<Result<Vec<_>, _>>()?;
     if let Some(Namespaces { view, own_processes }) = &plan.namespaces
         && let Err(error) = furnish(view, *own_processes)
+    {
+        return refuse(&supervisor, &error);
+    }
+    // Where a view was furnished, that is done.
+    if plan.fork.is_some()
+        && let Err(error) = relinquish()
     {
         return refuse(&supervisor, &error);
     }

@@ -35,7 +35,7 @@ use rustix::process::{Pid, WaitOptions, wait};
 use serde::{Deserialize, Serialize};
 
 use crate::sandbox::{Policy, View};
-use nono_engine::path_text::{serde_path, serde_paths};
+use nono_engine::path_text::{serde_optional_path, serde_path, serde_paths};
 
 pub(super) use inside::{KeepArgs, run};
 
@@ -54,6 +54,10 @@ pub(super) struct Plan {
     /// Directories that are in use as long as something of the command lives; both lock them.
     #[serde(with = "serde_paths")]
     pub(super) in_use: Vec<PathBuf>,
+    /// The directory of the fork in which the command works, if it does. Its mounts are entered,
+    /// and the fork is in use as long as something of the command lives.
+    #[serde(default, with = "serde_optional_path")]
+    pub(super) fork: Option<PathBuf>,
     /// The second wall, if there is one.
     pub(super) namespaces: Option<Namespaces>,
     /// The first wall. Without one the command has all rights.
@@ -158,15 +162,18 @@ impl Keeper {
         // The keeper becomes our child when the one that started it ends.
         #[cfg(target_os = "linux")]
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-        let has_namespaces = plan.namespaces.is_some();
+        let has_namespaces = plan.namespaces.is_some() || plan.fork.is_some();
         let listener = UnixListener::bind(meeting)?;
         listener.set_nonblocking(true)?;
         command.arg0("nono").args([NAME, "--meeting"]).arg(meeting);
-        command.args(match &plan.namespaces {
-            None => &["--inside"][..],
-            Some(Namespaces { own_processes: false, .. }) => &[],
-            Some(Namespaces { own_processes: true, .. }) => &["--own-processes"],
-        });
+        if let Some(Namespaces { own_processes: true, .. }) = &plan.namespaces {
+            command.arg("--own-processes");
+        }
+        match &plan.fork {
+            Some(fork) => drop(command.arg("--fork").arg(fork)),
+            None if plan.namespaces.is_none() => drop(command.arg("--inside")),
+            None => {}
+        }
         command.arg("--").args(given);
         // Points at which a test lets this process fail.
         #[cfg(feature = "fail-points")]

@@ -2,6 +2,7 @@
 
 mod call_filter;
 mod keys;
+pub mod layers;
 mod mount_table;
 mod namespaces;
 mod rights;
@@ -19,7 +20,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
 use super::{Network, Policy, SandboxError, Support};
-pub use namespaces::{furnish, separate};
+pub use namespaces::{furnish, join, relinquish, separate};
 use nono_engine::path_text::to_path;
 use nono_engine::sys::{self, FileKind, IoContext};
 

@@ -8,7 +8,7 @@
 
 use std::path::{Path, PathBuf};
 
-use rustix::fd::OwnedFd;
+use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -16,8 +16,8 @@ use rustix::mount::{
     mount_remount, move_mount, open_tree,
 };
 use rustix::thread::{
-    CapabilitySet, UnshareFlags, capabilities, clear_ambient_capability_set,
-    configure_capability_in_ambient_set, set_capabilities,
+    CapabilitySet, ThreadNameSpaceType, UnshareFlags, capabilities, clear_ambient_capability_set,
+    configure_capability_in_ambient_set, move_into_thread_name_spaces, set_capabilities,
 };
 
 use super::mount_table::{Mounted, mount_table};
@@ -61,12 +61,57 @@ pub fn separate(own_processes: bool) -> Result<(), NamespaceError> {
             NamespaceError::at("write", Path::new(path), std::io::Error::from(error.kind()))
         })?;
     }
-    // The program that is started next has the right to mount, although it is not root's.
-    let mut sets = capabilities(None).map_err(failed("ask for the rights of this process"))?;
+    pass_on_right()
+}
+
+/// Gives this process the namespaces of mounts and users of another process of this user, `other`
+/// (a process descriptor), and from there a mount namespace of its own, so that nothing it mounts
+/// is seen by others. With `own_processes` all that it starts from now on gets a process namespace.
+/// It must have no other thread. The working directory stays the one of this path.
+///
+/// # Errors
+/// The system does not let us. The process may be in another namespace then, and must end.
+pub fn join(other: BorrowedFd<'_>, own_processes: bool) -> Result<(), NamespaceError> {
+    let failed = |operation| move |errno: Errno| NamespaceError::of(operation, errno);
+    let sets = capabilities(None).map_err(failed("ask for the rights of this process"))?;
+    let working_dir = sys::current_dir()
+        .map_err(|error| NamespaceError::of("ask for the working directory", error.kind()))?;
+    let has_right = sets.effective.contains(CapabilitySet::SYS_ADMIN);
+    let mut namespaces = ThreadNameSpaceType::MOUNT;
+    if !has_right {
+        namespaces |= ThreadNameSpaceType::USER;
+    }
+    move_into_thread_name_spaces(other, namespaces)
+        .map_err(failed("enter the namespaces of a fork"))?;
+    let mut flags = UnshareFlags::NEWNS;
+    if own_processes {
+        flags |= UnshareFlags::NEWPID;
+    }
+    unshare(flags).map_err(failed("make a mount namespace"))?;
+    go_to(&working_dir)?;
+    if has_right { Ok(()) } else { pass_on_right() }
+}
+
+/// Passes the right to mount on to the program that is started next, although it is not root's.
+fn pass_on_right() -> Result<(), NamespaceError> {
+    let failed = |errno: Errno| NamespaceError::of("pass on the right to mount", errno);
+    let mut sets = capabilities(None).map_err(failed)?;
     sets.inheritable = CapabilitySet::SYS_ADMIN;
-    set_capabilities(None, sets).map_err(failed("pass on the right to mount"))?;
-    configure_capability_in_ambient_set(CapabilitySet::SYS_ADMIN, true)
-        .map_err(failed("pass on the right to mount"))
+    set_capabilities(None, sets).map_err(failed)?;
+    configure_capability_in_ambient_set(CapabilitySet::SYS_ADMIN, true).map_err(failed)
+}
+
+fn go_to(directory: &Path) -> Result<(), NamespaceError> {
+    rustix::process::chdir(directory)
+        .map_err(|errno| NamespaceError::at("go to", directory, errno))
+}
+
+/// Gives up the right to mount where it came from a user namespace.
+///
+/// # Errors
+/// The system does not let us. No command may be started then.
+pub fn relinquish() -> Result<(), NamespaceError> {
+    give_up_rights().map_err(|errno| NamespaceError::of("give up the right to mount", errno))
 }
 
 #[allow(deprecated, reason = "the other call is unsafe for the sake of CLONE_FILES, not used here")]
@@ -81,10 +126,7 @@ fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
 /// # Errors
 /// The system does not let us. The process must end then.
 pub fn furnish(view: &View, own_processes: bool) -> Result<(), NamespaceError> {
-    let failed = |operation| move |errno: Errno| NamespaceError::of(operation, errno);
-    // Later mounts and unmounts outside appear inside; nothing goes the other way.
-    let slave = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
-    mount_change("/", slave).map_err(failed("separate the mounts"))?;
+    separate_mounts()?;
     if own_processes {
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
         mount("proc", PROC, "proc", flags, None)
@@ -112,9 +154,14 @@ pub fn furnish(view: &View, own_processes: bool) -> Result<(), NamespaceError> {
         terminals::replace(terminal.as_ref())?;
     }
     // By its path, or it would be the one below the new mounts.
-    rustix::process::chdir(&view.working_dir)
-        .map_err(|errno| NamespaceError::at("go to", &view.working_dir, errno))?;
-    give_up_rights().map_err(failed("give up the right to mount"))
+    go_to(&view.working_dir)?;
+    relinquish()
+}
+
+/// Later mounts and unmounts outside appear inside; nothing goes the other way.
+pub(super) fn separate_mounts() -> Result<(), NamespaceError> {
+    let slave = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
+    mount_change("/", slave).map_err(|errno| NamespaceError::of("separate the mounts", errno))
 }
 
 /// All mounts, with those of what is visible in rooms, but without writable rooms. `/proc` is one
@@ -168,7 +215,7 @@ pub(super) fn attach(copy: &OwnedFd, path: &Path) -> Result<(), NamespaceError> 
 }
 
 /// The path was judged without symlinks; one that stands there now is new.
-fn open_place(path: &Path) -> Result<OwnedFd, NamespaceError> {
+pub(super) fn open_place(path: &Path) -> Result<OwnedFd, NamespaceError> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)
         .map_err(|errno| NamespaceError::at("open", path, errno))

@@ -1,0 +1,114 @@
+//! Forks: writable layers over recorded states.
+//!
+//! A fork is a directory in the store, and no copy of anything: the kernel's overlayfs shows the
+//! recorded state below, and the fork's layer takes what is written. Mounting is the program's
+//! work; this module makes forks, and reads a layer as the changes that it is.
+//!
+//! ```text
+//! <root directory>/forks/          0700
+//!   NAME/                          locked (shared) by each process that uses the fork
+//!     fork.json                    session, begin, layers
+//!     start  holder                locks of the process that holds the mounts, and its number
+//!     base/                        where that process mounts the recorded state, for itself alone
+//!     layers/0/upper  layers/0/work
+//! ```
+//!
+//! Always true:
+//! - A fork has a session of its own. Its snapshot 0 is the state below, so the collector, `verify`
+//!   and the mount know that state as any other; it goes with the fork, and not before.
+//! - A layer is untrusted: commands wrote it. What overlayfs itself would not have made there is
+//!   named ([`NotTaken`]) and changes nothing.
+//! - Nothing here writes a tracked path.
+
+mod layer;
+mod session;
+mod state;
+mod store;
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests plant what they look at")]
+mod tests;
+
+use std::path::PathBuf;
+
+use crate::path_text::Shown;
+use crate::session::RecordError;
+use crate::snapshot::{CaptureError, ManifestError, SnapshotError};
+use crate::store::StoreError;
+use crate::sys;
+
+pub use layer::{NotTaken, NotTakenReason};
+pub use session::{begin_now, begin_recorded};
+pub use state::{ForkSnapshot, ForkState};
+pub(crate) use store::is_needed_by_fork;
+pub use store::{Fork, ForkDocument, Forks, Layer, Lower, MAX_NAME_BYTES};
+
+/// Why a fork cannot be made or used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ForkError {
+    /// The name is none for a fork.
+    #[error(
+        "{name:?} is no name for a fork: use letters, digits, `-`, `_` and `.`, first a letter or \
+         a digit, at most {MAX_NAME_BYTES}"
+    )]
+    Name {
+        /// The name as given.
+        name: String,
+    },
+    /// There is one of this name.
+    #[error("there is a fork {name} already")]
+    Exists {
+        /// Its name.
+        name: String,
+    },
+    /// There is none of this name.
+    #[error("there is no fork {name}")]
+    NotFound {
+        /// The name as given.
+        name: String,
+    },
+    /// A process uses it.
+    #[error("fork {name} is in use")]
+    InUse {
+        /// Its name.
+        name: String,
+    },
+    /// A tracked path of the state is no directory.
+    #[error("{} is no directory in that state, and only directories can be forked", Shown::path(path))]
+    NotADirectory {
+        /// The tracked path.
+        path: PathBuf,
+    },
+    /// Its document is not what nono wrote.
+    #[error("the document of fork {name} is damaged: {reason}")]
+    Document {
+        /// Its name.
+        name: String,
+        /// The defect.
+        reason: String,
+    },
+    /// Its state cannot be captured or recorded.
+    #[error(transparent)]
+    Snapshot(#[from] SnapshotError),
+    /// Its session cannot be made.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// The store cannot be read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A file of it cannot be read or written.
+    #[error(transparent)]
+    Io(#[from] sys::Error),
+}
+
+impl From<ManifestError> for ForkError {
+    fn from(error: ManifestError) -> Self {
+        Self::Snapshot(error.into())
+    }
+}
+
+impl From<CaptureError> for ForkError {
+    fn from(error: CaptureError) -> Self {
+        Self::Snapshot(error.into())
+    }
+}

@@ -1,0 +1,132 @@
+//! A command in a fork, within its walls.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+use std::process::Command;
+
+use clap::Args;
+
+use super::{FORK_VARIABLE, holder};
+use crate::cli::args::{StoreArgs, surroundings};
+use crate::cli::commands::run::{not_started, tell};
+use crate::cli::context::Context;
+use crate::cli::error::CliError;
+use crate::cli::grants::{GrantArgs, Grants};
+use crate::cli::launch::{Launch, NamespaceMode};
+use crate::cli::scratch::LeftBehind;
+use crate::cli::signals;
+use crate::cli::supervise::{CommandSignals, Ended, supervise};
+use crate::config::{FoundProfile, ProfileLibrary, apply_rules};
+use nono_engine::fork::Fork;
+use nono_engine::path_text::Shown;
+use nono_engine::sys::{self, FileLock};
+
+/// A command in a fork, and its grants.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct CommandArgs {
+    /// The grants of the command: the name of a profile (nono profile list), or a file
+    #[arg(long, value_name = "NAME|FILE")]
+    profile: Option<String>,
+    /// The command and its arguments
+    #[arg(last = true, value_name = "CMD")]
+    pub(in crate::cli) command: Vec<OsString>,
+    #[command(flatten)]
+    pub(in crate::cli) grants: GrantArgs,
+    /// Second wall: mounts and processes of the command's own. The mounts of the fork are there in
+    /// any case
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t, env = "NONO_NAMESPACES")]
+    namespaces: NamespaceMode,
+}
+
+impl CommandArgs {
+    /// The profile that they name.
+    pub(in crate::cli) fn profile(&self) -> Result<Option<FoundProfile>, CliError> {
+        let surroundings = surroundings()?;
+        let named = self.profile.as_deref();
+        Ok(named.map(|name| ProfileLibrary::new(&surroundings).find(name)).transpose()?)
+    }
+
+    /// The command, or the shell of this user.
+    fn command_or_shell(&self) -> Vec<OsString> {
+        if !self.command.is_empty() {
+            return self.command.clone();
+        }
+        let shell = std::env::var_os("SHELL").filter(|shell| Path::new(shell).is_absolute());
+        vec![shell.unwrap_or_else(|| "/bin/sh".into())]
+    }
+}
+
+/// A fork whose mounts are there, as long as this lives.
+#[derive(Debug)]
+pub(in crate::cli) struct Entered<'a> {
+    fork: &'a Fork,
+    _used: FileLock,
+}
+
+impl<'a> Entered<'a> {
+    /// Uses a fork, and starts the process that holds its mounts unless there is one.
+    pub(in crate::cli) fn new(fork: &'a Fork) -> Result<Self, CliError> {
+        let used = fork.enter()?;
+        holder::start(fork)?;
+        Ok(Self { fork, _used: used })
+    }
+
+    /// Runs a command in it, to its end.
+    pub(in crate::cli) fn run(
+        &self,
+        args: &CommandArgs,
+        store: &StoreArgs,
+        context: &Context,
+    ) -> Result<Ended, CliError> {
+        let command = args.command_or_shell();
+        let profile = args.profile()?;
+        self.go_inside()?;
+        let mut grants = args.grants.clone();
+        grants.allow.extend(self.fork.recorded_paths().cloned());
+        let catalog = store.catalog()?;
+        let grants =
+            Grants::of(&grants, false, profile.as_ref(), &catalog, &command, context)?;
+        if grants.policy.is_none() {
+            context.say(
+                "no sandbox: outside of the fork, the command can write wherever you can",
+            );
+        }
+        let profile = profile.map(|found| found.profile);
+        let mut launch = Launch::new(&command, grants.policy.as_ref(), args.namespaces, false)?
+            .in_fork(self.fork.path());
+        let dress = |command: &mut Command| -> Result<(), CliError> {
+            if let Some(profile) = &profile {
+                apply_rules(&profile.env, std::env::vars_os().map(|(name, _)| name), command)?;
+            }
+            command.env(FORK_VARIABLE, self.fork.name());
+            Ok(())
+        };
+        let mut signals = CommandSignals::take().map_err(signals::refused)?;
+        let start = || launch.start(&dress, false, &|wall| tell(wall, context));
+        let ended = supervise(start, &mut signals);
+        for LeftBehind { path, count } in launch.left_behind() {
+            context.say(format_args!(
+                "the command left {count} temporary {}, kept for a day: {}",
+                if count == 1 { "entry" } else { "entries" },
+                Shown::path(&path)
+            ));
+        }
+        if ended.as_ref().is_ok_and(|ended| ended.code != 0) {
+            grants.say_what_is_outside(&command, context);
+        }
+        ended.map_err(|error| not_started(&command[0], &error))
+    }
+
+    /// A command begins in a directory that the fork shows: here, or at the top of its project.
+    fn go_inside(&self) -> Result<(), CliError> {
+        let here = sys::current_dir()?;
+        let is_shown = |path: &&std::path::PathBuf| here.starts_with(path);
+        match (self.fork.recorded_paths().find(is_shown), self.fork.recorded_paths().next()) {
+            (None, Some(first)) => std::env::set_current_dir(first).map_err(|error: io::Error| {
+                CliError::failed(format!("cannot go to {}: {error}", Shown::path(first)))
+            }),
+            _ => Ok(()),
+        }
+    }
+}
