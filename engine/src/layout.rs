@@ -19,6 +19,10 @@ pub const OBJECTS: &str = "objects";
 pub const INDEX: &str = "index";
 /// Forks.
 pub(crate) const FORKS: &str = "forks";
+/// The facts of a fork, in its directory.
+pub(crate) const FORK_DOCUMENT: &str = "fork.json";
+/// Longer documents of forks are not read.
+pub(crate) const MAX_FORK_DOCUMENT_BYTES: u64 = 1 << 24;
 /// Beside the stat caches: space that is given back when the disk is full.
 pub(crate) const RESERVE: &str = "reserve";
 /// The manifest of a session or of a snapshot.

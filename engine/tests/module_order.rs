@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// Each module imports only from those before it; `ARCHITECTURE.md` draws the same order.
-const ORDER: [&str; 25] = [
+const ORDER: [&str; 26] = [
     "path_text",
     "byte_path",
     "shell_glob",
@@ -28,6 +28,7 @@ const ORDER: [&str; 25] = [
     "import",
     "gc",
     "session",
+    "fork",
     "browse",
     "fuzzing",
     "lib",

@@ -50,6 +50,10 @@ pub(super) enum Helper {
     #[cfg(feature = "mount")]
     #[command(name = commands::mount_guard::NAME, hide = true)]
     MountGuard(commands::mount_guard::MountGuardArgs),
+    /// The process that holds the mounts of a fork
+    #[cfg(feature = "mount")]
+    #[command(name = super::forking::NAME, hide = true)]
+    ForkHold(super::forking::HoldArgs),
     /// The process beside a paused container
     #[cfg(feature = "container")]
     #[command(name = commands::container::watch::NAME, hide = true)]
@@ -72,6 +76,15 @@ pub(super) enum Command {
     /// Take a mount away
     #[cfg(feature = "mount")]
     Umount(commands::umount::UmountArgs),
+    /// Make a fork: a writable layer over a recorded state
+    #[cfg(feature = "mount")]
+    Fork(commands::fork::ForkCommand),
+    /// List the forks
+    #[cfg(feature = "mount")]
+    Forks(commands::fork::list::ForksArgs),
+    /// Run a command in a fork of its own, then keep or discard it
+    #[cfg(feature = "mount")]
+    Try(commands::fork::attempt::TryArgs),
     /// Record containers with their volumes, and bring them back
     #[cfg(feature = "container")]
     Container {

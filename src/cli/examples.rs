@@ -124,6 +124,69 @@ const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
         ],
     ),
     (
+        "fork",
+        [
+            ("nono fork idea -- claude", "an agent in a fork of the present state"),
+            ("nono fork older --from latest/0", "from a recorded state"),
+        ],
+    ),
+    (
+        "fork enter",
+        [
+            ("nono fork enter idea", "a shell in it"),
+            ("nono fork enter idea -- make test", "one command in it"),
+        ],
+    ),
+    (
+        "fork diff",
+        [
+            ("nono fork diff idea", "what it changed"),
+            ("nono fork diff idea other --stat", "how two forks differ"),
+        ],
+    ),
+    (
+        "fork show",
+        [
+            ("nono fork show idea", "its changes, and what it lacks"),
+            ("nono fork show idea --json", "for a program"),
+        ],
+    ),
+    (
+        "fork rename",
+        [
+            ("nono fork rename idea better", "another name"),
+            ("nono fork rename try-1a2b3c4d idea", "a name for what `nono try` left"),
+        ],
+    ),
+    (
+        "fork discard",
+        [
+            ("nono fork discard idea", "one fork, with its changes"),
+            ("nono fork discard a b c", "several"),
+        ],
+    ),
+    (
+        "fork snapshot",
+        [
+            ("nono fork snapshot idea", "a snapshot of its state"),
+            ("nono fork snapshot idea -m works", "with a name"),
+        ],
+    ),
+    (
+        "forks",
+        [
+            ("nono forks", "all forks, and where they collide"),
+            ("nono forks --json", "for a program"),
+        ],
+    ),
+    (
+        "try",
+        [
+            ("nono try -- npm update", "look at what it does first"),
+            ("nono try --discard -- make test", "leave nothing"),
+        ],
+    ),
+    (
         "agent install",
         [
             ("nono agent install", "hooks for all agents that are used here"),

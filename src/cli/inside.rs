@@ -64,6 +64,12 @@ fn need(command: &Command) -> Named {
             Command::Push(_) => Named(Need::Reading, "push"),
             #[cfg(feature = "archive")]
             Command::Pull(_) => Named(Need::Writing, "pull"),
+            #[cfg(feature = "mount")]
+            Command::Fork(_) => Named(Need::Writing, "fork"),
+            #[cfg(feature = "mount")]
+            Command::Forks(_) => Named(Need::Reading, "forks"),
+            #[cfg(feature = "mount")]
+            Command::Try(_) => Named(Need::Writing, "try"),
             #[cfg(feature = "container")]
             Command::Container { .. } => Named(Need::Writing, "container"),
             Command::Import(_) => Named(Need::Writing, "import"),

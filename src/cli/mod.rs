@@ -19,6 +19,8 @@ mod context;
 mod denials;
 mod error;
 mod examples;
+#[cfg(feature = "mount")]
+mod forking;
 mod git_settings;
 mod grants;
 mod groups;
@@ -171,6 +173,12 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
         Command::Mount(args) => commands::mount::run(&args, &store, context),
         #[cfg(feature = "mount")]
         Command::Umount(args) => commands::umount::run(&args, context),
+        #[cfg(feature = "mount")]
+        Command::Fork(args) => commands::fork::run(&args, &store, context),
+        #[cfg(feature = "mount")]
+        Command::Forks(args) => commands::fork::list::run(&args, &store, context),
+        #[cfg(feature = "mount")]
+        Command::Try(args) => commands::fork::attempt::run(&args, &store, context),
         #[cfg(feature = "container")]
         Command::Container { command } => commands::container::run(&command, &store, context),
         Command::Log(args) => commands::log::run(&args, &store, context),
@@ -230,6 +238,8 @@ fn run_helper(helper: &Helper, store: &StoreArgs, context: &Context) -> Outcome 
         Helper::HookWorker(args) => commands::hook::work(args, store, context),
         #[cfg(feature = "mount")]
         Helper::MountGuard(args) => commands::mount_guard::run(args),
+        #[cfg(feature = "mount")]
+        Helper::ForkHold(args) => forking::run(args, store),
         #[cfg(feature = "container")]
         Helper::ContainerWatch(args) => commands::container::watch::run(args),
     }

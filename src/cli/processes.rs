@@ -9,6 +9,9 @@ use nono_engine::sys::{self, Dir};
 
 /// Longer files of `/proc` are cut.
 const MAX_PROC_BYTES: u64 = 1 << 16;
+/// More mounts than this in bytes are no machine's.
+#[cfg(feature = "mount")]
+const MAX_TABLE_BYTES: u64 = 1 << 26;
 
 /// The work of a process so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +54,34 @@ pub(super) fn command_line(pid: RawPid) -> Vec<u8> {
     }
     line.iter_mut().filter(|byte| **byte == 0).for_each(|byte| *byte = b' ');
     line
+}
+
+/// Processes of other mount namespaces in which something of this name is mounted: the first column
+/// of the table of mounts.
+#[cfg(feature = "mount")]
+pub(super) fn that_see(mounted: &str) -> Vec<RawPid> {
+    let namespace = |pid: RawPid| {
+        rustix::fs::readlink(format!("/proc/{pid}/ns/mnt"), Vec::new()).ok()
+    };
+    let own = rustix::fs::readlink("/proc/self/ns/mnt", Vec::new()).ok();
+    // Many processes share one, and a table is long.
+    let mut known: BTreeMap<Vec<u8>, bool> = BTreeMap::new();
+    let mut found = Vec::new();
+    for pid in processes().into_keys() {
+        let Some(theirs) = namespace(pid).filter(|it| Some(it) != own.as_ref()) else { continue };
+        let sees = *known.entry(theirs.into_bytes()).or_insert_with(|| {
+            let table = sys::read_kernel_file(
+                &PathBuf::from(format!("/proc/{pid}/mountinfo")),
+                MAX_TABLE_BYTES,
+            );
+            let table = table.unwrap_or_default();
+            table.windows(mounted.len()).any(|part| part == mounted.as_bytes())
+        });
+        if sees {
+            found.push(pid);
+        }
+    }
+    found
 }
 
 fn processes() -> BTreeMap<RawPid, Process> {

@@ -1,7 +1,7 @@
 //! A project, a store and a home directory of their own for one test, and the real program.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{PermissionsExt, chown, lchown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -149,6 +149,15 @@ impl Fixture {
     pub fn give_away(&self, path: &Path) {
         if let Some(user) = self.user {
             chown(path, Some(user), Some(user)).unwrap();
+        }
+    }
+
+    /// The same, of a symlink itself.
+    pub fn give_away_link(&self, path: &Path) {
+        if let Some(user) = self.user
+            && path.symlink_metadata().is_ok()
+        {
+            lchown(path, Some(user), Some(user)).unwrap();
         }
     }
 

@@ -23,6 +23,7 @@ mod denials;
 mod extremes;
 mod faults;
 mod fixture;
+mod forks;
 mod full_disks;
 mod full_store;
 mod git_directories;

@@ -39,7 +39,6 @@ use crate::sys;
 pub use layer::{NotTaken, NotTakenReason};
 pub use session::{begin_now, begin_recorded};
 pub use state::{ForkSnapshot, ForkState};
-pub(crate) use store::is_needed_by_fork;
 pub use store::{Fork, ForkDocument, Forks, Layer, Lower, MAX_NAME_BYTES};
 
 /// Why a fork cannot be made or used.

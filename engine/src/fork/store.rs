@@ -22,9 +22,7 @@ use crate::sys::{self, Dir, FileKind, FileLock};
 pub const MAX_NAME_BYTES: usize = 64;
 /// Version of the document.
 const FORMAT_VERSION: u32 = 1;
-const DOCUMENT: &[u8] = b"fork.json";
-/// Longer documents are not read.
-const MAX_DOCUMENT_BYTES: u64 = 1 << 24;
+const DOCUMENT: &[u8] = layout::FORK_DOCUMENT.as_bytes();
 const LAYERS: &[u8] = b"layers";
 const BASE: &[u8] = b"base";
 const UPPER: &str = "upper";
@@ -120,7 +118,7 @@ impl Forks {
             dir => dir?,
         };
         let damaged = |reason: String| ForkError::Document { name: name.to_owned(), reason };
-        let bytes = match dir.read(DOCUMENT, MAX_DOCUMENT_BYTES) {
+        let bytes = match dir.read(DOCUMENT, layout::MAX_FORK_DOCUMENT_BYTES) {
             Err(error) if error.is_gone() => return Err(damaged("it is not there".to_owned())),
             bytes => bytes?,
         };
@@ -220,19 +218,6 @@ impl Forks {
     pub fn of_session(&self, session: &str) -> Result<Option<Fork>, ForkError> {
         let mut forks = self.list()?.into_iter().filter_map(Result::ok);
         Ok(forks.find(|fork| fork.document.session == session))
-    }
-}
-
-/// Whether a fork begins from a session. Of a session without a store around it, none does.
-///
-/// # Errors
-/// The forks cannot be read.
-pub(crate) fn is_needed_by_fork(session: &SessionDir) -> sys::Result<bool> {
-    let Some(root) = session.path().parent() else { return Ok(false) };
-    match Forks::new(root).of_session(&session.id()) {
-        Ok(found) => Ok(found.is_some()),
-        Err(ForkError::Io(error)) => Err(error),
-        Err(_) => Ok(false),
     }
 }
 

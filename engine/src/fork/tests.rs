@@ -254,7 +254,7 @@ fn what_a_snapshot_leaves_out_is_left_out_of_a_fork() {
     std::fs::create_dir(place.path("work/.git")).unwrap();
     let fork = place.fork("one");
     let upper = Upper::of(&fork);
-    for name in ["out", "sub/cache"] {
+    for name in [".pytest_cache", "sub/.mypy_cache"] {
         std::fs::create_dir_all(upper.path(name)).unwrap();
         let tag = "Signature: 8a477f597d28d172789f06886806bc55\n";
         std::fs::write(upper.path(name).join("CACHEDIR.TAG"), tag).unwrap();
@@ -268,7 +268,7 @@ fn what_a_snapshot_leaves_out_is_left_out_of_a_fork() {
     assert!(!names(&found).iter().any(|name| name.contains("artifact")), "{found:?}");
     let left: Vec<_> = state.manifest().not_captured.iter().map(|left| left.path.clone()).collect();
     let work = sys::real_path(&place.path("work")).unwrap();
-    assert!(left.contains(&work.join("out")), "{left:?}");
+    assert!(left.contains(&work.join(".pytest_cache")), "{left:?}");
 }
 
 #[test]

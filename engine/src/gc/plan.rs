@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use super::store_root::{StoreRoot, identity};
 use super::survey::Survey;
 use super::{CleanupError, CleanupOptions, CleanupReport, SkipReason, SkippedSession};
-use crate::fork::is_needed_by_fork;
 use crate::snapshot::{ManifestError, SessionDir};
 
 fn reason_to_stay(session: &SessionDir) -> Result<Option<SkipReason>, ManifestError> {
@@ -14,7 +13,7 @@ fn reason_to_stay(session: &SessionDir) -> Result<Option<SkipReason>, ManifestEr
         Some(SkipReason::Running)
     } else if session.is_needed_by_restore()? {
         Some(SkipReason::RestoreInterrupted)
-    } else if is_needed_by_fork(session)? {
+    } else if session.is_needed_by_fork()? {
         Some(SkipReason::Forked)
     } else {
         None

@@ -7,7 +7,6 @@ use std::path::Path;
 
 use super::store_root::StoreRoot;
 use super::{CleanupError, SkipReason, SkippedSession};
-use crate::fork::is_needed_by_fork;
 use crate::snapshot::{ManifestError, SessionDir};
 use crate::sys::FileLock;
 
@@ -74,7 +73,7 @@ fn try_claim(session: &SessionDir, spare_pinned: bool) -> Result<Claim, Manifest
     if session.is_needed_by_restore()? {
         return Ok(Claim::Refused(SkipReason::RestoreInterrupted));
     }
-    if is_needed_by_fork(session)? {
+    if session.is_needed_by_fork()? {
         return Ok(Claim::Refused(SkipReason::Forked));
     }
     // Under the lock, without which nobody pins it.

@@ -165,6 +165,38 @@ impl SessionDir {
         Ok(self.has_restore_journal()? || self.dir()?.try_stat(journal)?.is_some())
     }
 
+    /// Whether a fork begins from the session's first snapshot.
+    ///
+    /// # Errors
+    /// When the forks of its store cannot be read.
+    pub fn is_needed_by_fork(&self) -> Result<bool, ManifestError> {
+        let Some(root) = self.path.parent() else { return Ok(false) };
+        let forks = match Dir::open(&root.join(layout::FORKS)) {
+            Err(error) if error.is_gone() => return Ok(false),
+            forks => forks?,
+        };
+        let (id, document) = (self.id(), layout::FORK_DOCUMENT.as_bytes());
+        for listed in forks.names()? {
+            // Hidden ones are not there yet, or no longer.
+            if listed.name.starts_with(b".") {
+                continue;
+            }
+            let read = forks.open_dir(&listed.name).and_then(|fork| {
+                fork.read(document, layout::MAX_FORK_DOCUMENT_BYTES)
+            });
+            let bytes = match read {
+                Err(error) if error.is_gone() => continue,
+                bytes => bytes?,
+            };
+            // A document that is damaged names no session.
+            let facts = serde_json::from_slice::<serde_json::Value>(&bytes);
+            if facts.is_ok_and(|facts| facts["session"].as_str() == Some(&*id)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Whether a restore was interrupted, so that it has to be finished or taken back.
     ///
     /// # Errors

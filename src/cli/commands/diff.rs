@@ -85,7 +85,7 @@ struct Side {
 /// The ways to show differences other than a patch; one at a time.
 #[derive(Debug, Args)]
 #[group(skip)]
-pub(super) struct StyleArgs {
+pub(in crate::cli) struct StyleArgs {
     /// Show what changed in two columns
     #[arg(long, group = "style")]
     side_by_side: bool,
@@ -96,7 +96,7 @@ pub(super) struct StyleArgs {
 
 impl StyleArgs {
     /// The style that was asked for, if one was.
-    pub(super) fn chosen(&self) -> Option<DiffStyle> {
+    pub(in crate::cli) fn chosen(&self) -> Option<DiffStyle> {
         match (self.side_by_side, self.full) {
             (true, _) => Some(DiffStyle::SideBySide),
             (_, true) => Some(DiffStyle::Full),
@@ -107,7 +107,7 @@ impl StyleArgs {
 
 /// How differences are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum DiffStyle {
+pub(in crate::cli) enum DiffStyle {
     Patch,
     /// With the contents of binary files.
     BinaryPatch,
@@ -271,7 +271,7 @@ fn outside_git(
 }
 
 /// Writes the differences of two snapshots to stdout.
-pub(super) fn write_diff(
+pub(in crate::cli) fn write_diff(
     old_store: &dyn ObjectSource,
     old: &SnapshotManifest,
     new_store: &dyn ObjectSource,

@@ -17,6 +17,8 @@ pub(super) mod diff;
 pub(super) mod diff_sides;
 pub(super) mod doctor;
 pub(super) mod find;
+#[cfg(feature = "mount")]
+pub(super) mod fork;
 pub(super) mod hook;
 pub(super) mod import;
 pub(super) mod list;

@@ -435,7 +435,7 @@ fn label_of(shows: &Shows) -> Option<String> {
 }
 
 /// The error with what to do about it.
-pub(super) fn explain(error: MountError) -> CliError {
+pub(in crate::cli) fn explain(error: MountError) -> CliError {
     use std::error::Error;
     let message = match error.source() {
         Some(source) => format!("{error}: {source}"),

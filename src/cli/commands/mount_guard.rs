@@ -19,7 +19,7 @@ use crate::cli::signals::{self, Taken};
 pub(in crate::cli) const NAME: &str = "__mount-guard";
 
 /// Starts a guard. Without one, a mount works as well.
-pub(super) fn start(mount: &mut Mount) {
+pub(in crate::cli) fn start(mount: &mut Mount) {
     let started = std::env::current_exe().map_err(|error| error.to_string()).and_then(|program| {
         let mut guard = Command::new(program);
         // It is none of the processes that announce themselves when they are ready.

@@ -229,7 +229,7 @@ fn has_failed(ended: &Ended) -> bool {
 }
 
 /// The gaps in the walls are named before the command starts.
-fn tell(wall: &SecondWall, context: &Context) {
+pub(in crate::cli) fn tell(wall: &SecondWall, context: &Context) {
     if let SecondWall::Refused { reason, is_news: true } = wall {
         context.say(format_args!(
             "one wall only ({reason}): the command can change modes, owners and times of files \
@@ -238,7 +238,7 @@ fn tell(wall: &SecondWall, context: &Context) {
     }
 }
 
-fn not_started(name: &OsString, error: &NotStarted) -> CliError {
+pub(in crate::cli) fn not_started(name: &OsString, error: &NotStarted) -> CliError {
     match error {
         NotStarted::Failed(error) => cannot_run(name, error, why_missing(name)),
         NotStarted::Killed(signal) => {

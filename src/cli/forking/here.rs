@@ -55,7 +55,7 @@ pub(in crate::cli) struct Newborn<'a> {
 impl Newborn<'_> {
     /// Makes it. Where forks cannot be, nothing is made.
     pub(in crate::cli) fn make(
-        self,
+        &self,
         store: &StoreArgs,
         context: &Context,
     ) -> Result<Fork, CliError> {
@@ -78,12 +78,12 @@ impl Newborn<'_> {
         Ok(forks.make(self.name, &session, &from)?)
     }
 
-    fn record(self, root: PathBuf, context: &Context) -> Result<SessionDir, CliError> {
+    fn record(&self, root: PathBuf, context: &Context) -> Result<SessionDir, CliError> {
         let settings = Settings::load(&surroundings()?, &FlagSettings::default())?;
         let request = RecordRequest {
             root,
             command: Vec::new(),
-            tracked_paths: self.tracked,
+            tracked_paths: self.tracked.clone(),
             exclusion: CaptureArgs::default().exclusion(&settings, self.profile)?,
             budget: settings.budget(),
             compression: settings.compression.value,

@@ -54,6 +54,8 @@ pub(in crate::cli) fn run(args: &DoctorArgs, store: &StoreArgs, context: &Contex
     let mut findings = vec![sandbox(), second_wall(), configuration(&surroundings()?)];
     #[cfg(feature = "mount")]
     findings.extend([mounting::fuse(), mounting::fusermount(), mounting::mounts()]);
+    #[cfg(feature = "mount")]
+    findings.push(mounting::forks(&catalog));
     findings.push(agents::hooks(store)?);
     findings.extend(store::space(&catalog));
     findings.push(store::reflink(&catalog));

@@ -6,7 +6,9 @@ use std::path::Path;
 use nono_mount::MountedAt;
 
 use super::Finding;
+use crate::cli::forking;
 use nono_engine::path_text::Shown;
+use nono_engine::session::Catalog;
 use nono_engine::sys;
 
 pub(super) fn fuse() -> Finding {
@@ -27,6 +29,18 @@ pub(super) fn fusermount() -> Finding {
     match sys::find_program(OsStr::new(WHAT), &search) {
         Some(path) => Finding::fine(WHAT, Shown::path(&path).to_string()),
         None => Finding::wrong(WHAT, "not installed", "sudo apt-get install fuse3"),
+    }
+}
+
+/// Whether commands can work in forks in this store. A machine without forks is no fault.
+pub(super) fn forks(catalog: &Catalog) -> Finding {
+    const WHAT: &str = "forks";
+    match forking::probe(catalog.root()) {
+        Ok(()) => Finding::fine(WHAT, "layers over recorded states can be mounted"),
+        Err(error) => {
+            let mend = error.hint().unwrap_or("see what the message names").to_owned();
+            Finding { mend: Some(mend), ..Finding::fine(WHAT, format!("none: {error}")) }
+        }
     }
 }
 

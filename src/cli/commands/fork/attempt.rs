@@ -1,0 +1,98 @@
+//! `nono try`: a command in a fork of its own, which is kept, discarded, or left as it is.
+
+use clap::Args;
+
+use crate::cli::Outcome;
+use crate::cli::args::StoreArgs;
+use crate::cli::commands::diff::{DiffStyle, write_diff};
+use crate::cli::context::Context;
+use crate::cli::error::CliError;
+use crate::cli::forking::CommandArgs;
+use crate::cli::offer::NONO;
+use crate::cli::render::{Palette, summary_line};
+use nono_engine::fork::Fork;
+use nono_engine::sys;
+
+/// Arguments of `nono try`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct TryArgs {
+    /// At the end, discard all that the command changed, without a question
+    #[arg(long, group = "end")]
+    discard: bool,
+    /// At the end, leave the fork, without a question
+    #[arg(long, group = "end")]
+    leave: bool,
+    #[command(flatten)]
+    inside: CommandArgs,
+}
+
+/// What becomes of the fork.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Discard,
+    Leave,
+}
+
+pub(in crate::cli) fn run(args: &TryArgs, store: &StoreArgs, context: &Context) -> Outcome {
+    if args.inside.command.is_empty() {
+        return Err(CliError::usage("there is no command to try")
+            .with_hint(format!("{NONO} try -- CMD; {NONO} fork NAME makes a fork that stays")));
+    }
+    let name = format!("try-{}", hex::encode(&sys::random_bytes()?[..4]));
+    let fork = super::born(&name, None, &args.inside, store, context)?;
+    super::say_what_it_lacks(&fork, context)?;
+    let ended = super::enter(&fork, &args.inside, store, context);
+    if ended.is_err() {
+        // It did not start, so there is nothing to look at.
+        super::discard::discard(&fork)?;
+        return ended;
+    }
+    let end = args.end(&fork, context);
+    match end {
+        Ok(End::Discard) => super::discard::discard(&fork)?,
+        Ok(End::Leave) => {
+            let name = fork.name();
+            context.say(format_args!("it is left as fork {name}; the project is as it was"));
+            context.say(format_args!("  see it:     {NONO} fork diff {name}"));
+            context.say(format_args!("  enter it:   {NONO} fork enter {name}"));
+            context.say(format_args!("  discard it: {NONO} fork discard {name}"));
+        }
+        // Nothing of what the command did is lost for that.
+        Err(error) => return Err(error.leaving(&format!("it is left as fork {name}"))),
+    }
+    ended
+}
+
+impl TryArgs {
+    /// Says what changed, and finds out what becomes of it.
+    fn end(&self, fork: &Fork, context: &Context) -> Result<End, CliError> {
+        let objects = super::objects(fork)?;
+        let state = super::state(fork, &objects, context)?;
+        let changed = super::changes_of(&state)?;
+        super::name_not_taken(state.not_taken(), context);
+        if changed.total() == 0 && changed.in_git == 0 && state.not_taken().is_empty() {
+            context.say("nothing changed in the fork, and it is gone");
+            return Ok(End::Discard);
+        }
+        let changed = summary_line(&changed, &Palette::plain());
+        context.say(format_args!("in the fork: {changed}; the project is as it was"));
+        if self.discard {
+            context.say("all of that is discarded");
+            return Ok(End::Discard);
+        }
+        if self.leave || !context.stdin_is_terminal || !context.stderr_is_terminal {
+            return Ok(End::Leave);
+        }
+        loop {
+            match &*context.ask("discard it, leave it as a fork, or show the diff? [d/L/s] ")? {
+                "d" | "discard" => return Ok(End::Discard),
+                "" | "l" | "L" | "leave" => return Ok(End::Leave),
+                "s" | "show" => {
+                    let (old, new) = (state.base(), state.manifest());
+                    write_diff(&state, old, &state, new, DiffStyle::Patch, context)?;
+                }
+                _ => context.say("d, l or s"),
+            }
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! `nono fork enter`: a command in a fork.
+
+use clap::Args;
+
+use crate::cli::Outcome;
+use crate::cli::args::StoreArgs;
+use crate::cli::context::Context;
+use crate::cli::forking::{CommandArgs, refuse_inside};
+
+/// Arguments of `nono fork enter`.
+#[derive(Debug, Args)]
+pub(super) struct EnterArgs {
+    /// The fork
+    #[arg(value_name = "NAME")]
+    name: String,
+    #[command(flatten)]
+    inside: CommandArgs,
+}
+
+pub(super) fn run(args: &EnterArgs, store: &StoreArgs, context: &Context) -> Outcome {
+    refuse_inside()?;
+    let fork = super::found(&args.name, store)?;
+    let code = super::enter(&fork, &args.inside, store, context)?;
+    super::say_changes(&fork, context);
+    Ok(code)
+}

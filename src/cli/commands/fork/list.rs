@@ -1,0 +1,212 @@
+//! `nono forks`: all forks, what they changed, and where they collide.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use jiff::{Timestamp, Zoned};
+use serde::Serialize;
+
+use super::MAX_NAMED;
+use crate::cli::Outcome;
+use crate::cli::args::StoreArgs;
+use crate::cli::context::Context;
+use crate::cli::error::CliError;
+use crate::cli::forking::{forks_of, source_of};
+use crate::cli::offer::NONO;
+use crate::cli::processes::{command_line, that_see};
+use crate::cli::render::{Palette, byte_size, relative_time, summary_line};
+use nono_engine::diff::{ChangeSummary, Comparison, Lookup};
+use nono_engine::fork::{Fork, ForkState};
+use nono_engine::object::Node;
+use nono_engine::path_text::{Shown, encode, serde_paths};
+use nono_engine::store::read_root_tree;
+use nono_engine::sys::{self, FileKind};
+
+/// Arguments of `nono forks`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct ForksArgs {
+    /// Print the list as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A fork in the list.
+#[derive(Debug, Serialize)]
+struct Listed {
+    name: String,
+    session_id: String,
+    from: String,
+    created: Timestamp,
+    #[serde(with = "serde_paths")]
+    tracked_paths: Vec<PathBuf>,
+    changes: ChangeSummary,
+    /// Paths that this fork changed, and who else did.
+    collisions: Vec<Collision>,
+    /// Bytes of its layers on the disk.
+    bytes: u64,
+    /// Processes in it.
+    processes: Vec<i32>,
+}
+
+/// A path that a fork changed, and that is not as it was elsewhere.
+#[derive(Debug, Clone, Serialize)]
+struct Collision {
+    path: String,
+    /// The other forks that changed it.
+    forks: Vec<String>,
+    /// Whether the project has another state of it than the one below the fork.
+    project: bool,
+}
+
+/// The files that a fork changed.
+struct Changed {
+    fork: Fork,
+    paths: BTreeSet<PathBuf>,
+    /// Those that are not in the project as they are below the fork.
+    elsewhere: BTreeSet<PathBuf>,
+    changes: ChangeSummary,
+}
+
+pub(in crate::cli) fn run(args: &ForksArgs, store: &StoreArgs, context: &Context) -> Outcome {
+    let mut is_complete = true;
+    let mut found = Vec::new();
+    for fork in forks_of(store)?.list()? {
+        match fork.map_err(CliError::from).and_then(|fork| changed(fork, context)) {
+            Ok(changed) => found.push(changed),
+            Err(error) => {
+                is_complete = false;
+                context.warn(&error);
+            }
+        }
+    }
+    let collisions = collisions(&found);
+    let mut listed = Vec::new();
+    for (Changed { fork, changes, .. }, collisions) in found.iter().zip(collisions) {
+        let document = fork.document();
+        listed.push(Listed {
+            name: fork.name().to_owned(),
+            session_id: document.session.clone(),
+            from: document.from.clone(),
+            created: document.created,
+            tracked_paths: fork.recorded_paths().cloned().collect(),
+            changes: *changes,
+            collisions,
+            bytes: fork.disk_bytes()?,
+            processes: processes_in(fork),
+        });
+    }
+    if args.json {
+        context.json(&listed)?;
+    } else if listed.is_empty() && is_complete {
+        context.say(format_args!("no forks; make one: {NONO} fork NAME"));
+    } else {
+        print(&listed, context)?;
+    }
+    Ok(u8::from(!is_complete))
+}
+
+fn print(listed: &[Listed], context: &Context) -> Result<(), CliError> {
+    let (now, palette) = (Zoned::now(), Palette::coloured());
+    let mut out = context.out();
+    for fork in listed {
+        let Listed { name, from, created, tracked_paths, bytes, processes, .. } = fork;
+        let project = crate::cli::args::named_project(tracked_paths);
+        writeln!(out, "{name}  {project}  from {from}, {}", relative_time(*created, &now))?;
+        let changed = summary_line(&fork.changes, &palette);
+        let inside = match processes.len() {
+            0 => String::new(),
+            1 => ", 1 process in it".to_owned(),
+            count => format!(", {count} processes in it"),
+        };
+        writeln!(out, "  {changed}, {}{inside}", byte_size(*bytes))?;
+        for collision in fork.collisions.iter().take(context.at_most(MAX_NAMED)) {
+            let Collision { path, forks, project } = collision;
+            let project = project.then_some("the project");
+            let others: Vec<&str> = forks.iter().map(String::as_str).chain(project).collect();
+            let path = Shown::bytes(path.as_bytes());
+            writeln!(out, "  also changed in {}: {path}", others.join(", "))?;
+        }
+        if let more @ 1.. = fork.collisions.len().saturating_sub(context.at_most(MAX_NAMED)) {
+            writeln!(out, "  and {more} more paths that others changed (-v names them)")?;
+        }
+    }
+    Ok(out.flush()?)
+}
+
+/// Processes in a fork, without those that hold its mounts.
+pub(super) fn processes_in(fork: &Fork) -> Vec<i32> {
+    let is_own = |pid: &i32| {
+        let line = command_line(*pid);
+        let helpers: [&[u8]; 3] = [b"__fork-hold", b"__mount-guard", b"__keep"];
+        helpers.iter().any(|name| line.windows(name.len()).any(|part| part == *name))
+    };
+    that_see(&source_of(fork)).into_iter().filter(|pid| !is_own(pid)).collect()
+}
+
+fn changed(fork: Fork, context: &Context) -> Result<Changed, CliError> {
+    let objects = super::objects(&fork)?;
+    let state = super::state(&fork, &objects, context)?;
+    let Comparison { changes, touched } = state.comparison()?;
+    let counted = ChangeSummary::of(&changes).with_touched(touched.len());
+    let files = changes.into_iter().filter(|change| !change.is_directory);
+    let paths: BTreeSet<PathBuf> = files.map(|change| change.path).collect();
+    let elsewhere = not_as_below(&state, &paths)?;
+    Ok(Changed { fork, paths, elsewhere, changes: counted })
+}
+
+/// The paths that are not in the project as they are below a fork. A look at each is enough: a file
+/// that has the size and the time of the recorded one counts as that.
+fn not_as_below(
+    state: &ForkState<'_>,
+    paths: &BTreeSet<PathBuf>,
+) -> Result<BTreeSet<PathBuf>, CliError> {
+    use std::os::unix::ffi::OsStrExt;
+    let root = read_root_tree(state, &state.base().merkle_root)?;
+    let mut lookup = Lookup::new(state, &root);
+    let mut found = BTreeSet::new();
+    for path in paths {
+        let below = lookup.find(path.as_os_str().as_bytes())?;
+        let there = sys::stat_of(path).unwrap_or_default();
+        let is_same = match (&below, &there) {
+            (None, None) => true,
+            (Some(below), Some(there)) => match &below.node {
+                Node::File { size, .. } => {
+                    there.kind == FileKind::File
+                        && (there.size, there.mtime) == (*size, below.attributes.mtime)
+                }
+                Node::Directory { .. } => there.kind == FileKind::Directory,
+                _ => there.mtime == below.attributes.mtime,
+            },
+            _ => false,
+        };
+        if !is_same {
+            found.insert(path.clone());
+        }
+    }
+    Ok(found)
+}
+
+/// For each fork, its paths that others changed too.
+fn collisions(found: &[Changed]) -> Vec<Vec<Collision>> {
+    let mut changed_by: BTreeMap<&Path, Vec<&str>> = BTreeMap::new();
+    for Changed { fork, paths, .. } in found {
+        for path in paths {
+            changed_by.entry(path).or_default().push(fork.name());
+        }
+    }
+    let of_one = |Changed { fork, paths, elsewhere, .. }: &Changed| {
+        let colliding = paths.iter().filter_map(|path| {
+            let others = changed_by.get(path.as_path()).into_iter().flatten();
+            let forks: Vec<String> =
+                others.filter(|name| **name != fork.name()).map(|name| (*name).to_owned()).collect();
+            let project = elsewhere.contains(path);
+            let bytes = std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str());
+            let path = encode(bytes).into_owned();
+            (project || !forks.is_empty()).then_some(Collision { path, forks, project })
+        });
+        colliding.collect()
+    };
+    found.iter().map(of_one).collect()
+}

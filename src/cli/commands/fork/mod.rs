@@ -1,0 +1,223 @@
+//! `nono fork`: writable layers over recorded states, and commands in them.
+
+pub(in crate::cli) mod attempt;
+mod diff;
+mod discard;
+mod enter;
+pub(in crate::cli) mod list;
+mod rename;
+mod show;
+mod snapshot;
+
+use clap::{Args, Subcommand};
+
+use crate::cli::Outcome;
+use crate::cli::args::{StoreArgs, ThreadArgs};
+use crate::cli::context::Context;
+use crate::cli::error::CliError;
+use crate::cli::forking::{CommandArgs, Entered, Newborn, forks_of, refuse_inside};
+use crate::cli::offer::NONO;
+use crate::cli::render::{Palette, summary_line};
+use nono_engine::diff::ChangeSummary;
+use nono_engine::fork::{Fork, ForkState, NotTaken};
+use nono_engine::path_text::Shown;
+use nono_engine::progress::NoProgress;
+use nono_engine::session::Catalog;
+use nono_engine::store::LocalStore;
+use nono_engine::sys;
+
+/// More paths than this are not named one by one.
+const MAX_NAMED: usize = 10;
+
+/// Arguments of `nono fork`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(in crate::cli) struct ForkCommand {
+    #[command(subcommand)]
+    command: Option<ForkAction>,
+    #[command(flatten)]
+    new: NewArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum ForkAction {
+    /// Run a command, or a shell, in a fork
+    Enter(enter::EnterArgs),
+    /// Show what a fork changed, or how two forks differ
+    Diff(diff::ForkDiffArgs),
+    /// Show a fork: its state below, its changes, and what it lacks
+    Show(show::ShowArgs),
+    /// Give a fork another name
+    Rename(rename::RenameArgs),
+    /// Remove forks with all that was changed in them
+    Discard(discard::DiscardArgs),
+    /// Record the state of a fork as a snapshot of its session
+    Snapshot(snapshot::SnapshotArgs),
+}
+
+/// Names of subcommands, which no fork can have: they would mean these.
+const TAKEN: [&str; 9] =
+    ["enter", "diff", "show", "rename", "discard", "snapshot", "merge", "list", "help"];
+
+/// Arguments of `nono fork NAME`.
+#[derive(Debug, Args)]
+struct NewArgs {
+    /// The name of the new fork
+    #[arg(value_name = "NAME")]
+    name: Option<String>,
+    /// The state from which it begins: `now` (the directories that --allow names, else the current
+    /// one), or ID, ID/N, ID#STEP
+    #[arg(long, value_name = "ID[/N]", default_value = "now")]
+    from: String,
+    #[command(flatten)]
+    inside: CommandArgs,
+}
+
+pub(in crate::cli) fn run(args: &ForkCommand, store: &StoreArgs, context: &Context) -> Outcome {
+    match &args.command {
+        None => make(&args.new, store, context),
+        Some(ForkAction::Enter(args)) => enter::run(args, store, context),
+        Some(ForkAction::Diff(args)) => diff::run(args, store, context),
+        Some(ForkAction::Show(args)) => show::run(args, store, context),
+        Some(ForkAction::Rename(args)) => rename::run(args, store, context),
+        Some(ForkAction::Discard(args)) => discard::run(args, store, context),
+        Some(ForkAction::Snapshot(args)) => snapshot::run(args, store, context),
+    }
+}
+
+fn make(args: &NewArgs, store: &StoreArgs, context: &Context) -> Outcome {
+    let Some(name) = args.name.as_deref() else {
+        return Err(CliError::usage("the new fork has no name")
+            .with_hint(format!("{NONO} fork NAME; {NONO} forks lists those that are there")));
+    };
+    check_name(name)?;
+    let fork = born(name, Some(&args.from), &args.inside, store, context)?;
+    context.say(format_args!(
+        "fork {name} begins from {}: {}",
+        fork.document().from,
+        projects(&fork)
+    ));
+    say_what_it_lacks(&fork, context)?;
+    if args.inside.command.is_empty() {
+        context.say(format_args!("  enter it: {NONO} fork enter {name}"));
+        return Ok(0);
+    }
+    let code = enter(&fork, &args.inside, store, context)?;
+    say_changes(&fork, context);
+    Ok(code)
+}
+
+/// Refuses a name that would mean a subcommand.
+fn check_name(name: &str) -> Result<(), CliError> {
+    if TAKEN.contains(&name) {
+        let message = format!("{name:?} is a command of `nono fork`, and no name for a fork");
+        return Err(CliError::usage(message));
+    }
+    Ok(())
+}
+
+/// Makes a fork.
+fn born(
+    name: &str,
+    from: Option<&str>,
+    inside: &CommandArgs,
+    store: &StoreArgs,
+    context: &Context,
+) -> Result<Fork, CliError> {
+    refuse_inside()?;
+    let profile = inside.profile()?;
+    let mut tracked = inside.grants.allow.clone();
+    if tracked.is_empty() || inside.grants.allow_cwd {
+        tracked.push(sys::current_dir()?);
+    }
+    let profile = profile.as_ref().map(|found| &found.profile);
+    Newborn { name, from, tracked, profile }.make(store, context)
+}
+
+/// Runs a command in a fork. The exit code is the command's.
+fn enter(fork: &Fork, args: &CommandArgs, store: &StoreArgs, context: &Context) -> Outcome {
+    Ok(Entered::new(fork)?.run(args, store, context)?.code)
+}
+
+/// The fork that an argument names.
+fn found(name: &str, store: &StoreArgs) -> Result<Fork, CliError> {
+    Ok(forks_of(store)?.find(name)?)
+}
+
+/// The objects of a fork.
+fn objects(fork: &Fork) -> Result<LocalStore, CliError> {
+    Ok(Catalog::store_of(&fork.session()?)?)
+}
+
+/// The present state of a fork.
+fn state<'a>(
+    fork: &Fork,
+    objects: &'a LocalStore,
+    context: &Context,
+) -> Result<ForkState<'a>, CliError> {
+    Ok(fork.state(objects, &NoProgress, ThreadArgs::default().count(context)?)?)
+}
+
+/// The paths at which a fork is seen, in one line.
+fn projects(fork: &Fork) -> String {
+    let paths: Vec<_> = fork.recorded_paths().cloned().collect();
+    crate::cli::args::named_project(&paths)
+}
+
+/// Names what is in the project and not in the fork, and what is in it as it is on the disk.
+fn say_what_it_lacks(fork: &Fork, context: &Context) -> Result<(), CliError> {
+    let live: Vec<_> = fork.live_paths().collect();
+    for path in live.iter().take(context.at_most(MAX_NAMED)) {
+        let path = Shown::path(path);
+        context.say(format_args!("  as it is on the disk, below a layer: {path}"));
+    }
+    let base = fork.base()?;
+    let is_missing = |path: &std::path::Path| {
+        !live.iter().any(|live| path.starts_with(live)) && matches!(sys::kind_of(path), Ok(Some(_)))
+    };
+    let missing: Vec<_> =
+        base.not_captured.iter().filter(|left| is_missing(&left.path)).collect();
+    for left in missing.iter().take(context.at_most(MAX_NAMED)) {
+        let path = Shown::path(&left.path);
+        context.say(format_args!("  not in the fork: {path} ({})", left.reason));
+    }
+    if let more @ 1.. = missing.len().saturating_sub(context.at_most(MAX_NAMED)) {
+        context.say(format_args!("  and {more} more are not in the fork (-v names them)"));
+    }
+    Ok(())
+}
+
+/// Says what a fork has changed so far. The exit code of a command does not depend on it.
+fn say_changes(fork: &Fork, context: &Context) {
+    let name = fork.name();
+    let said = objects(fork).and_then(|objects| {
+        let state = state(fork, &objects, context)?;
+        let changed = changes_of(&state)?;
+        name_not_taken(state.not_taken(), context);
+        Ok(summary_line(&changed, &Palette::plain()))
+    });
+    match said {
+        Ok(changed) => {
+            context.say(format_args!("fork {name}: {changed}"));
+            context.say(format_args!("  see it:     {NONO} fork diff {name}"));
+            context.say(format_args!("  discard it: {NONO} fork discard {name}"));
+        }
+        Err(error) => context.error(&error),
+    }
+}
+
+/// The changes of a fork, counted.
+fn changes_of(state: &ForkState<'_>) -> Result<ChangeSummary, CliError> {
+    let compared = state.comparison()?;
+    Ok(ChangeSummary::of(&compared.changes).with_touched(compared.touched.len()))
+}
+
+/// Names the entries of a layer that are no part of its state.
+fn name_not_taken(not_taken: &[NotTaken], context: &Context) {
+    for NotTaken { path, reason } in not_taken.iter().take(context.at_most(MAX_NAMED)) {
+        context.warn(format_args!("not taken from the fork: {}, {reason}", Shown::path(path)));
+    }
+    if let more @ 1.. = not_taken.len().saturating_sub(context.at_most(MAX_NAMED)) {
+        context.warn(format_args!("and {more} more are not taken (-v names them)"));
+    }
+}

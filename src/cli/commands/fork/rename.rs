@@ -1,0 +1,25 @@
+//! `nono fork rename`: another name for a fork.
+
+use clap::Args;
+
+use crate::cli::Outcome;
+use crate::cli::args::StoreArgs;
+use crate::cli::context::Context;
+
+/// Arguments of `nono fork rename`.
+#[derive(Debug, Args)]
+pub(super) struct RenameArgs {
+    /// The fork
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Its new name
+    #[arg(value_name = "NEW")]
+    new: String,
+}
+
+pub(super) fn run(args: &RenameArgs, store: &StoreArgs, context: &Context) -> Outcome {
+    super::check_name(&args.new)?;
+    let renamed = super::found(&args.name, store)?.rename(&args.new)?;
+    context.say(format_args!("fork {} is called {} now", args.name, renamed.name()));
+    Ok(0)
+}

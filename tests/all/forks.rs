@@ -1,0 +1,494 @@
+//! Forks: commands in a layer over a recorded state, and the project that they do not touch.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nono_engine::sys::{Device, Dir, FileKind};
+
+use crate::fixture::{Finished, Fixture, finished};
+use crate::not_run::not_run;
+
+/// Longest wait for what another process does.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Both kinds of users, each with a small project.
+fn users() -> impl Iterator<Item = Fixture> {
+    let root = rustix::process::geteuid().is_root();
+    let fixtures = [Some(Fixture::ordinary_user()), root.then(Fixture::new)];
+    fixtures.into_iter().flatten().filter(has_forks).inspect(|fixture| {
+        for (name, text) in
+            [("kept", "kept"), ("edited", "old\n"), ("gone", "gone"), ("dir/a", "a"), ("dir/b", "b")]
+        {
+            fixture.write(name, text);
+        }
+    })
+}
+
+/// Whether this machine lets the user have forks; said where not.
+fn has_forks(fixture: &Fixture) -> bool {
+    let found = fixture.nono(&["doctor", "--json"]).json();
+    let forks = found.as_array().unwrap().iter().find(|finding| finding["what"] == "forks");
+    let is_ok = forks.unwrap()["mend"].is_null();
+    if !is_ok {
+        not_run(format_args!("no forks here: {}", forks.unwrap()["found"]));
+    }
+    is_ok
+}
+
+/// A command in a fork.
+fn inside(fixture: &Fixture, fork: &str, script: &str) -> Finished {
+    fixture.nono(&["fork", "enter", fork, "--", "sh", "-c", script])
+}
+
+/// Everything of a directory but times of access: what it is, its attributes and its contents.
+fn seen(dir: &Path) -> BTreeMap<PathBuf, String> {
+    let mut found = BTreeMap::new();
+    let mut pending = vec![dir.to_owned()];
+    while let Some(path) = pending.pop() {
+        let stat = fs::symlink_metadata(&path).unwrap();
+        let content = if stat.is_file() {
+            format!("{:?}", fs::read(&path).unwrap())
+        } else if stat.is_symlink() {
+            format!("{:?}", fs::read_link(&path).unwrap())
+        } else {
+            String::new()
+        };
+        if stat.is_dir() {
+            pending.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+        let (mode, owner, mtime) = (stat.mode(), stat.uid(), (stat.mtime(), stat.mtime_nsec()));
+        found.insert(path, format!("{mode:o} {owner} {mtime:?} {} {content}", stat.ino()));
+    }
+    found
+}
+
+/// A command that goes on in a fork until it is ended. It is inside when this returns.
+struct Staying(Child);
+
+impl Staying {
+    fn start(fixture: &Fixture, fork: &str, script: &str) -> Self {
+        let script = format!("{script}; echo ready; read line");
+        let mut command =
+            fixture.command(&["fork", "enter", fork, "--", "sh", "-c", &script]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        let out = child.stdout.as_mut().unwrap();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        Self(child)
+    }
+
+    /// Lets it end.
+    fn end(mut self) -> Finished {
+        drop(self.0.stdin.take());
+        finished(self.0.wait_with_output().unwrap())
+    }
+}
+
+fn changes(fixture: &Fixture, fork: &str) -> BTreeMap<String, String> {
+    let shown = fixture.nono(&["fork", "show", fork, "--json"]);
+    let project = fs::canonicalize(fixture.project()).unwrap();
+    let shown = shown.json();
+    let changes = shown["changes"].as_array().unwrap().iter();
+    changes
+        .map(|change| {
+            let path = Path::new(change["path"].as_str().unwrap()).strip_prefix(&project).unwrap();
+            let path = path.to_str().unwrap().to_owned();
+            (path, change["change_type"].as_str().unwrap().to_owned())
+        })
+        .collect()
+}
+
+#[test]
+fn a_command_in_a_fork_changes_the_fork_alone() {
+    for fixture in users() {
+        let before = seen(&fixture.project());
+        let script = "pwd; echo new > edited; rm gone; mkdir -p made/in; echo x > made/in/file; \
+                      mv dir moved; chmod 700 kept; ln -s kept link; cat edited";
+        let did = fixture.nono(&["fork", "one", "--", "sh", "-c", script]).success();
+        let project = fs::canonicalize(fixture.project()).unwrap();
+        assert_eq!(did.stdout, format!("{}\nnew\n", project.display()));
+        assert!(did.says("fork one: "), "{}", did.stderr);
+        assert_eq!(seen(&fixture.project()), before);
+        // The next command sees what the first one did.
+        let again = inside(&fixture, "one", "cat edited moved/a; ls; test ! -e gone").success();
+        assert_eq!(again.stdout, "new\naedited\nkept\nlink\nmade\nmoved\n");
+        let changed = changes(&fixture, "one");
+        let expected = [
+            ("dir", "deleted"),
+            ("dir/a", "deleted"),
+            ("dir/b", "deleted"),
+            ("edited", "modified"),
+            ("gone", "deleted"),
+            ("kept", "permissions_changed"),
+            ("link", "created"),
+            ("made", "created"),
+            ("made/in", "created"),
+            ("made/in/file", "created"),
+            ("moved", "created"),
+            ("moved/a", "created"),
+            ("moved/b", "created"),
+        ];
+        let expected = expected.map(|(path, how)| (path.to_owned(), how.to_owned()));
+        assert_eq!(changed, BTreeMap::from(expected));
+        let patch = fixture.nono(&["fork", "diff", "one"]).success();
+        assert!(patch.stdout.contains("-old\n+new\n"), "{}", patch.stdout);
+        fixture.nono(&["fork", "discard", "one"]).success();
+        assert!(!fixture.store().join("forks/one").exists());
+        assert_eq!(seen(&fixture.project()), before);
+    }
+}
+
+#[test]
+fn the_code_of_a_command_in_a_fork_is_passed_on() {
+    for fixture in users() {
+        fixture.nono(&["fork", "one"]).success();
+        assert_eq!(inside(&fixture, "one", "exit 7").code, 7);
+        assert_eq!(inside(&fixture, "one", "kill -TERM $$").code, 143);
+        fixture.nono(&["fork", "enter", "one", "--", "no-such-command"]).fails(127, "cannot run");
+        fixture.nono(&["fork", "enter", "two", "--", "true"]).fails(1, "there is no fork two");
+    }
+}
+
+#[test]
+fn a_fork_begins_from_any_recorded_state() {
+    for fixture in users() {
+        fixture.record("echo recorded > edited").success();
+        let id = fixture.latest();
+        fixture.write("edited", "later\n");
+        fixture.nono(&["fork", "before", "--from", &format!("{id}/0")]).success();
+        fixture.nono(&["fork", "after", "--from", &id]).success();
+        fixture.nono(&["fork", "now"]).success();
+        for (fork, text) in [("before", "old\n"), ("after", "recorded\n"), ("now", "later\n")] {
+            assert_eq!(inside(&fixture, fork, "cat edited").success().stdout, text, "{fork}");
+        }
+        // The state below stays as long as the fork does.
+        fixture.nono(&["rollback", "cleanup", &id, "--yes"]).success();
+        assert_eq!(inside(&fixture, "before", "cat edited").success().stdout, "old\n");
+        let shown = fixture.nono(&["fork", "show", "before", "--json"]).success().json();
+        let own = shown["session_id"].as_str().unwrap();
+        let refused = fixture.nono(&["rollback", "cleanup", own, "--yes"]);
+        assert!(refused.says("a fork begins from it"), "{}{}", refused.stdout, refused.stderr);
+        assert_eq!(inside(&fixture, "before", "cat edited").success().stdout, "old\n");
+        fixture.nono(&["fork", "x", "--from", "20010101-000000-1"]).fails(1, "");
+        // No session of a fork is the last one here.
+        assert_ne!(fixture.nono(&["undo", "--dry-run"]).code, 0);
+    }
+}
+
+#[test]
+fn forks_side_by_side_do_not_see_each_other() {
+    for fixture in users() {
+        for fork in ["one", "two"] {
+            fixture.nono(&["fork", fork]).success();
+        }
+        let one = Staying::start(&fixture, "one", "echo 1 > edited; echo 1 > only1");
+        let two = Staying::start(&fixture, "two", "echo 2 > edited; rm gone");
+        // A second command in the first one sees what the other one wrote there.
+        let second = inside(&fixture, "one", "cat edited only1 gone; echo 3 > edited").success();
+        assert_eq!(second.stdout, "1\n1\ngone");
+        let second = inside(&fixture, "two", "cat edited; ls").success();
+        assert_eq!(second.stdout, "2\ndir\nedited\nkept\n");
+        let list = fixture.nono(&["forks", "--json"]).success().json();
+        assert_eq!(list[0]["name"], "one");
+        assert!(!list[0]["processes"].as_array().unwrap().is_empty(), "{list}");
+        let collisions = list[0]["collisions"].as_array().unwrap();
+        let path = collisions[0]["path"].as_str().unwrap();
+        assert!(path.ends_with("/edited") && collisions.len() == 1, "{list}");
+        assert_eq!(collisions[0]["forks"][0], "two");
+        assert_eq!(collisions[0]["project"], false);
+        // Nobody takes the ground away from a command.
+        let refused = fixture.nono(&["fork", "discard", "one"]).fails(1, "fork one is in use");
+        assert!(refused.says("by process"), "{}", refused.stderr);
+        fixture.nono(&["fork", "rename", "one", "three"]).fails(1, "in use");
+        one.end();
+        two.end();
+        assert_eq!(inside(&fixture, "one", "cat edited").success().stdout, "3\n");
+        let list = fixture.nono(&["forks", "--json"]).success().json();
+        assert_eq!(list[0]["processes"].as_array().unwrap().len(), 0, "{list}");
+        let between = fixture.nono(&["fork", "diff", "one", "two", "--name-only"]).success();
+        assert_eq!(between.stdout, "edited\ngone\nonly1\n");
+        fixture.write("edited", "by me\n");
+        let list = fixture.nono(&["forks", "--json"]).success().json();
+        assert_eq!(list[0]["collisions"][0]["project"], true, "{list}");
+        let text = fixture.nono(&["forks"]).success();
+        assert!(text.stdout.contains("also changed in two, the project: "), "{}", text.stdout);
+        fixture.nono(&["fork", "rename", "one", "three"]).success();
+        assert_eq!(inside(&fixture, "three", "cat edited").success().stdout, "3\n");
+        fixture.nono(&["fork", "discard", "two", "three"]).success();
+        assert_eq!(fixture.nono(&["forks", "--json"]).success().stdout, "[]\n");
+    }
+}
+
+#[test]
+fn the_walls_stand_in_a_fork() {
+    for fixture in users() {
+        let outside = fixture.path("outside");
+        fs::create_dir(&outside).unwrap();
+        fixture.give_away(&outside);
+        fs::write(outside.join("secret"), "secret").unwrap();
+        fixture.give_away(&outside.join("secret"));
+        fixture.nono(&["fork", "one"]).success();
+        fixture.nono(&["fork", "other"]).success();
+        let out = outside.display().to_string();
+        let store = fs::canonicalize(fixture.store()).unwrap().display().to_string();
+        for namespaces in ["auto", "off"] {
+            for escape in [
+                format!("echo x > {out}/new"),
+                format!("cat {out}/secret"),
+                format!("ls {store}/forks"),
+                format!("echo x > {store}/forks/other/layers/0/upper/planted"),
+                format!("echo x > {store}/forks/one/layers/0/upper/planted"),
+                format!("cat {store}/forks/one/fork.json"),
+                "umount .".to_owned(),
+                "mknod disk b 7 0".to_owned(),
+                "setfattr -n user.overlay.opaque -v y dir && getfattr -n user.overlay.opaque dir && \
+                 test ! -e dir/a"
+                    .to_owned(),
+            ] {
+                let script = format!("({escape}); echo ended $?");
+                let tried = fixture.nono(&[
+                    "fork", "enter", "one", "--namespaces", namespaces, "--", "sh", "-c", &script,
+                ]);
+                assert!(tried.stdout.contains("ended "), "{escape}: {}", tried.stderr);
+                assert!(!tried.stdout.contains("ended 0"), "{escape}: {}", tried.stdout);
+            }
+        }
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
+        assert_eq!(changes(&fixture, "one"), BTreeMap::new());
+        assert_eq!(changes(&fixture, "other"), BTreeMap::new());
+        let free = fixture.nono(&["fork", "enter", "one", "--no-sandbox", "--", "sh", "-c",
+            "echo free > made; cat kept"]).success();
+        assert_eq!(free.stdout, "kept");
+        assert!(!fixture.project().join("made").exists());
+        let umounted = fixture.nono(&["fork", "enter", "one", "--no-sandbox", "--", "sh", "-c",
+            "umount -l . ; cat made"]);
+        let again = inside(&fixture, "one", "cat made").success();
+        assert_eq!(again.stdout, "free\n", "{}", umounted.stderr);
+    }
+}
+
+#[test]
+fn what_a_hostile_layer_holds_is_named_and_not_taken() {
+    for fixture in users() {
+        fixture.nono(&["fork", "one"]).success();
+        let upper = fixture.store().join("forks/one/layers/0/upper");
+        fs::create_dir(upper.join("dir")).unwrap();
+        let set = |name: &str, attribute: &str, value: &str| {
+            let done = Command::new("setfattr")
+                .args(["-n", attribute, "-v", value])
+                .arg(upper.join(name))
+                .status();
+            done.is_ok_and(|status| status.success())
+        };
+        if !set("dir", "user.overlay.redirect", "/etc") {
+            return not_run("no setfattr");
+        }
+        fs::write(upper.join("edited"), "").unwrap();
+        assert!(set("edited", "user.overlay.metacopy", "y"));
+        symlink("/etc/passwd", upper.join("out")).unwrap();
+        let layer = Dir::open(&upper).unwrap();
+        let is_root = layer
+            .make_node(b"disk", FileKind::BlockDevice, Device { major: 7, minor: 0 })
+            .is_ok();
+        for path in ["dir", "edited", "out", "disk"] {
+            fixture.give_away_link(&upper.join(path));
+        }
+        let shown = fixture.nono(&["fork", "show", "one"]);
+        assert_eq!(shown.code, 1);
+        for path in ["dir", "edited"].into_iter().chain(is_root.then_some("disk")) {
+            let named = format!("not taken from the fork: {}", fixture.project().join(path).display());
+            assert!(shown.says(&named), "{path}: {}", shown.stderr);
+        }
+        // A symlink is a symlink, and nothing is read through it.
+        let changed = changes(&fixture, "one");
+        assert_eq!(changed, BTreeMap::from([("out".to_owned(), "created".to_owned())]));
+        fixture.nono(&["fork", "discard", "one"]).success();
+        assert!(Path::new("/etc/passwd").exists());
+    }
+}
+
+#[test]
+fn a_fork_survives_the_end_of_the_process_that_holds_it() {
+    for fixture in users() {
+        fixture.nono(&["fork", "one"]).success();
+        let staying = Staying::start(&fixture, "one", "echo written > made");
+        let fork = fixture.store().join("forks/one");
+        let pid = fs::read_to_string(fork.join("holder.pid")).unwrap();
+        let killed = Command::new("kill").args(["-KILL", &pid]).status().unwrap();
+        assert!(killed.success());
+        let begin = Instant::now();
+        while Path::new("/proc").join(&pid).join("root").exists() {
+            assert!(begin.elapsed() < PATIENCE, "the holder lives");
+            std::thread::yield_now();
+        }
+        staying.end();
+        let again = inside(&fixture, "one", "cat made kept; echo more > made").success();
+        assert_eq!(again.stdout, "written\nkept");
+        assert_eq!(changes(&fixture, "one").len(), 1);
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        assert!(!mounts.contains(fork.to_str().unwrap()), "{mounts}");
+        fixture.nono(&["fork", "discard", "one"]).success();
+    }
+}
+
+#[test]
+fn names_of_any_bytes_come_through_a_fork() {
+    for fixture in users() {
+        let name = OsStr::from_bytes(b"a\xff,:\\\n b");
+        fs::write(fixture.project().join(name), "odd").unwrap();
+        fixture.give_away(&fixture.project().join(name));
+        fixture.nono(&["fork", "one"]).success();
+        let script = "cat a*; printf new > \"$(printf 'n\\376\\\\:,')\"; rm a*";
+        assert_eq!(inside(&fixture, "one", script).success().stdout, "odd");
+        assert!(fixture.project().join(name).exists());
+        let shown = fixture.nono(&["fork", "show", "one", "--json"]).success().json();
+        assert_eq!(shown["changes"].as_array().unwrap().len(), 2, "{shown}");
+    }
+}
+
+#[test]
+fn git_commits_in_a_fork_stay_in_it() {
+    for fixture in users() {
+        let git = |arguments: &str| {
+            format!("git -c user.name=a -c user.email=a@b {arguments}")
+        };
+        let script = format!("git init -q -b main; git add .; {}", git("commit -qm one"));
+        let mut command = Command::new("sh");
+        command.args(["-ec", &script]).current_dir(fixture.project());
+        command.env("HOME", fixture.path("home"));
+        assert!(command.status().unwrap().success());
+        let done = Command::new("chown").arg("-R").arg(format!(
+            "--reference={}",
+            fixture.project().display()
+        )).arg(fixture.project()).status().unwrap();
+        assert!(done.success());
+        let head = || fs::read_to_string(fixture.project().join(".git/refs/heads/main")).unwrap();
+        let before = head();
+        fixture.nono(&["fork", "one"]).success();
+        let script = format!(
+            "set -e; test -z \"$(git status --porcelain)\"; echo 2 > edited; {}; \
+             git rev-list --count main; git fsck --strict",
+            git("commit -qam two")
+        );
+        let did = inside(&fixture, "one", &script).success();
+        assert_eq!(did.stdout.trim(), "2", "{}", did.stderr);
+        assert_eq!(head(), before);
+        assert!(changes(&fixture, "one").contains_key("edited"));
+    }
+}
+
+#[test]
+fn a_left_out_directory_is_in_the_fork_as_it_is_on_the_disk() {
+    for fixture in users() {
+        fixture.write("package.json", "{}");
+        fixture.write("package-lock.json", "{}");
+        let lock = r#"{"packages":{"node_modules/dep":{"version":"1.0.0"}}}"#;
+        fixture.write("node_modules/.package-lock.json", lock);
+        fixture.write("node_modules/dep/index.js", "installed");
+        let before = seen(&fixture.project());
+        let made = fixture.nono(&["fork", "one"]).success();
+        if !made.says("as it is on the disk, below a layer: ") {
+            panic!("node_modules is not left out: {}", made.stderr);
+        }
+        let script = "cat node_modules/dep/index.js; echo changed > node_modules/dep/index.js; \
+                      echo new > node_modules/new";
+        assert_eq!(inside(&fixture, "one", script).success().stdout, "installed");
+        let again = inside(&fixture, "one", "cat node_modules/dep/index.js node_modules/new");
+        assert_eq!(again.success().stdout, "changed\nnew\n");
+        assert_eq!(seen(&fixture.project()), before);
+        assert_eq!(changes(&fixture, "one"), BTreeMap::new());
+    }
+}
+
+#[test]
+fn a_snapshot_of_a_fork_is_one_of_its_session() {
+    for fixture in users() {
+        fixture.nono(&["fork", "one"]).success();
+        inside(&fixture, "one", "echo new > edited; rm gone; mkdir d; echo x > d/f").success();
+        let report = fixture.nono(&["fork", "snapshot", "one", "-m", "works", "--json"]);
+        let report = report.success().json();
+        assert_eq!((report["number"].as_u64(), report["is_new"].as_bool()), (Some(1), Some(true)));
+        let id = report["session_id"].as_str().unwrap().to_owned();
+        fixture.nono(&["rollback", "verify", &id]).success();
+        let to = fixture.path("out");
+        fixture.nono(&["rollback", "cat", &format!("{id}/1"), "edited"]).success();
+        let copied = fixture.nono(&[
+            "rollback", "restore", &format!("{id}/1"), "--to", to.to_str().unwrap(),
+        ]);
+        if copied.code == 0 {
+            assert!(to.exists());
+        }
+        let again = fixture.nono(&["fork", "snapshot", "one", "--json"]).success().json();
+        assert_eq!(again["is_new"], false);
+        // A fork of a fork.
+        fixture.nono(&["fork", "two", "--from", &format!("{id}/1")]).success();
+        let seen = inside(&fixture, "two", "cat edited d/f; ls").success();
+        assert_eq!(seen.stdout, "new\nx\nd\ndir\nedited\nkept\n");
+        // The snapshot outlives the fork.
+        fixture.nono(&["fork", "discard", "one", "two"]).success();
+        fixture.nono(&["rollback", "verify", &id]).success();
+        assert_eq!(fs::read_to_string(fixture.project().join("edited")).unwrap(), "old\n");
+    }
+}
+
+#[test]
+fn a_trial_leaves_the_project_and_what_is_asked_for() {
+    for fixture in users() {
+        let before = seen(&fixture.project());
+        let tried = fixture.nono(&["try", "--", "sh", "-c", "rm -r dir; exit 3"]);
+        assert_eq!(tried.code, 3, "{}", tried.stderr);
+        assert!(tried.says("it is left as fork try-"), "{}", tried.stderr);
+        let list = fixture.nono(&["forks", "--json"]).success().json();
+        let name = list[0]["name"].as_str().unwrap().to_owned();
+        assert_eq!(list[0]["changes"]["deleted"], 3);
+        fixture.nono(&["fork", "discard", &name]).success();
+        let tried = fixture.nono(&["try", "--discard", "--", "sh", "-c", "rm -r dir"]).success();
+        assert!(tried.says("-3 deleted"), "{}", tried.stderr);
+        let tried = fixture.nono(&["try", "--", "true"]).success();
+        assert!(tried.says("nothing changed"), "{}", tried.stderr);
+        fixture.nono(&["try", "--", "no-such-command"]).fails(127, "cannot run");
+        assert_eq!(fixture.nono(&["forks", "--json"]).success().stdout, "[]\n");
+        let sessions = fixture.nono(&["rollback", "list", "--all", "--json"]).success();
+        assert_eq!(sessions.stdout, "[]\n");
+        assert_eq!(seen(&fixture.project()), before);
+    }
+}
+
+#[test]
+fn the_top_of_a_project_cannot_be_moved_away_from_a_fork() {
+    for fixture in users() {
+        fixture.nono(&["fork", "one"]).success();
+        let tried = inside(&fixture, "one", "mv ../project ../elsewhere; echo ended $?; rm -rf \
+                            \"$PWD\"; ls -A | wc -l");
+        assert!(!tried.stdout.contains("ended 0"), "{}", tried.stdout);
+        assert!(fixture.project().join("kept").exists());
+        assert_eq!(fs::read_dir(fixture.project()).unwrap().count(), 4);
+        // All that was in it is gone there, and can be discarded.
+        let changed = changes(&fixture, "one");
+        assert!(changed.values().all(|how| how == "deleted") && changed.len() == 6, "{changed:?}");
+        fixture.nono(&["fork", "discard", "one"]).success();
+    }
+}
+
+#[test]
+fn a_name_of_a_command_or_of_a_path_is_none_for_a_fork() {
+    let fixture = Fixture::new();
+    for name in ["merge", "list"] {
+        fixture.nono(&["fork", name]).fails(2, "is a command of `nono fork`");
+    }
+    for name in ["../x", "a/b", ".x", "a b", ""] {
+        fixture.nono(&["fork", name]).fails(2, "is no name for a fork");
+    }
+    fixture.nono(&["fork"]).fails(2, "the new fork has no name");
+    fixture.nono(&["forks"]).success();
+    fixture.nono(&["try"]).fails(2, "there is no command to try");
+    assert!(!fixture.store().join("forks").exists());
+}
