@@ -7,6 +7,7 @@
 //! keep the store from it? Only if both are so, the command ends here. A store within the grants is
 //! used as anywhere.
 
+use std::ffi::OsString;
 use std::io::ErrorKind;
 
 use super::args::{Arguments, Command, Rollback};
@@ -15,8 +16,12 @@ use super::checkpoints::SOCKET_VARIABLE;
 use super::commands::archive::ArchiveCommand;
 use super::error::CliError;
 use crate::sandbox::is_inside;
+use nono_engine::path_text::Shown;
 use nono_engine::session::Catalog;
 use nono_engine::sys::{self, Dir, TempFile};
+
+/// Names the fork in the environment of its commands.
+pub(super) const FORK_VARIABLE: &str = "NONO_FORK";
 
 /// The use that a command makes of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +42,14 @@ struct Named(Need, &'static str);
 /// What is said to a person, with exit code 1.
 pub(super) fn refuse(arguments: &Arguments) -> Result<(), CliError> {
     let Named(need, command) = need(&arguments.command);
+    let is_written = need == Need::Writing || matches!(arguments.command, Command::Snapshot(_));
+    if let Some(fork) = fork_around().filter(|_| is_written && !is_inside()) {
+        return Err(CliError::failed(format!(
+            "this is inside of fork {}, whose files are not those of the project",
+            Shown::bytes(fork.as_encoded_bytes())
+        ))
+        .with_hint("leave the fork first"));
+    }
     if need == Need::Nothing || !is_inside() {
         return Ok(());
     }
@@ -47,6 +60,12 @@ pub(super) fn refuse(arguments: &Arguments) -> Result<(), CliError> {
         ))
         .with_hint(format!("use `nono {command}` outside of the run"))),
     }
+}
+
+/// The fork in which this process works, as its environment says. Behind walls nothing depends on
+/// that.
+pub(super) fn fork_around() -> Option<OsString> {
+    std::env::var_os(FORK_VARIABLE).filter(|name| !name.is_empty())
 }
 
 fn need(command: &Command) -> Named {

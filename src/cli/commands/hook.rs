@@ -26,6 +26,7 @@ use crate::cli::error::CliError;
 use crate::cli::retention;
 use crate::cli::unrecorded::unrecorded_of;
 use crate::config::{FlagSettings, Settings};
+use crate::cli::inside::fork_around;
 use crate::sandbox::is_inside;
 use nono_engine::diff::relative_to_roots;
 use nono_engine::path_text::Shown;
@@ -84,6 +85,10 @@ pub(in crate::cli) fn run(args: &HookArgs, store: &StoreArgs) -> Outcome {
 /// Gives what the client has to show to the person.
 fn hook(args: &HookArgs, root: Option<&Path>) -> Result<Option<String>, CliError> {
     let began = Instant::now();
+    if fork_around().is_some() {
+        // Its files are not those of the project, and no step of that.
+        return Ok(None);
+    }
     let text = match &args.event {
         Some(event) => event.as_encoded_bytes().to_vec(),
         None => read_event(began + Duration::from_millis(args.deadline_ms))?,

@@ -26,7 +26,7 @@ use crate::cli::shell_word::command_line;
 use nono_engine::gc::{CleanupOptions, SessionHoldings};
 use nono_engine::path_text::Shown;
 use nono_engine::session::{SessionStatus, SessionSummary};
-use nono_engine::snapshot::{Recency, SessionDir, SnapshotLabel};
+use nono_engine::snapshot::{Recency, SessionDir, SessionOrigin, SnapshotLabel};
 use nono_engine::sys;
 
 /// A person sees so many sessions unless there is a wish for more.
@@ -343,10 +343,12 @@ fn labels(session: &SessionSummary) -> String {
 /// The command in one line, safe for a terminal and not too long.
 pub(in crate::cli) fn command(session: &SessionSummary) -> String {
     let command = command_line(&session.command);
-    let shown = if command.is_empty() {
-        "(snapshot)".into()
-    } else {
+    let shown = if !command.is_empty() {
         Shown::bytes(command.as_bytes()).to_string()
+    } else if session.origin == SessionOrigin::Fork {
+        "(fork)".into()
+    } else {
+        "(snapshot)".into()
     };
     columns::cut(&shown, MOST_COMMAND_CELLS)
 }

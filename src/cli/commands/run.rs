@@ -15,7 +15,7 @@ use crate::cli::context::Context;
 use crate::cli::denials;
 use crate::cli::error::CliError;
 use crate::cli::grants::{GrantArgs, Grants};
-use crate::cli::inside::store_is_out_of_reach;
+use crate::cli::inside::{fork_around, store_is_out_of_reach};
 use crate::cli::keeper::NotStarted;
 use crate::cli::launch::{Launch, NamespaceMode, SecondWall};
 use crate::cli::offer::NONO;
@@ -92,6 +92,8 @@ impl RunArgs {
             Some(NotRecorded::Asked)
         } else if !settings.record.value {
             Some(NotRecorded::Setting)
+        } else if fork_around().is_some() {
+            Some(NotRecorded::Fork)
         } else {
             store_is_out_of_reach(catalog).map(|_| NotRecorded::Inside)
         }
@@ -105,6 +107,8 @@ enum NotRecorded {
     Setting,
     /// It is inside of another run, which keeps the store out of reach.
     Inside,
+    /// It is inside of a fork, which keeps what is changed apart.
+    Fork,
 }
 
 pub(in crate::cli) fn run(args: &RunArgs, store: &StoreArgs, context: &Context) -> Outcome {
@@ -148,6 +152,7 @@ fn run_reported(
         Some(NotRecorded::Setting) => {
             context.say("not recorded, so it cannot be undone: --rollback records");
         }
+        Some(NotRecorded::Fork) => context.say("not recorded: the fork keeps what changes apart"),
         Some(NotRecorded::Inside) if std::env::var_os(SESSION_VARIABLE).is_some() => {
             context.say("the run around it records, in the directories that it was given");
         }

@@ -13,6 +13,7 @@ use crate::cli::context::{BOLD, Context, DIM};
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::{byte_size, project_name};
+use nono_engine::fork::Forks;
 use nono_engine::gc::{
     Bytes, CleanupOptions, Holdings, SessionHoldings, UnreadSession, disk_usage, measure_holdings,
 };
@@ -48,6 +49,8 @@ struct Report {
     /// The bytes that no session needs.
     unneeded_bytes: u64,
     projects: Vec<ProjectReport>,
+    /// The layers of forks.
+    forks: Vec<ForkReport>,
     /// The files whose versions take the most space, the largest first.
     largest_paths: Vec<PathReport>,
     /// Sessions that cannot be read: their share is not known.
@@ -78,6 +81,13 @@ struct SessionReport {
     /// The same, uncompressed.
     needed_plain_bytes: u64,
     pinned: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct ForkReport {
+    name: String,
+    /// The bytes that its layers take on the disk.
+    bytes: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -169,6 +179,13 @@ fn add(root: &Path, options: &CleanupOptions<'_>, report: &mut Report) -> Result
     report.plain_bytes += holdings.total.plain;
     report.shared_bytes += holdings.shared.stored;
     report.unneeded_bytes += holdings.unneeded.stored;
+    for fork in Forks::new(root).list()? {
+        // One that is damaged is named where forks are listed.
+        let measured = fork.and_then(|fork| Ok((fork.disk_bytes()?, fork)));
+        if let Ok((bytes, fork)) = measured {
+            report.forks.push(ForkReport { name: fork.name().to_owned(), bytes });
+        }
+    }
     let mut projects: BTreeMap<String, ProjectReport> = BTreeMap::new();
     for (summary, held) in summaries.into_iter().zip(&holdings.sessions).rev() {
         let name = summary.project();
@@ -221,6 +238,12 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
             let (own, needed) = (sizes(*bytes, *plain_bytes), byte_size(*needed_bytes));
             writeln!(out, "  {session_id}  {own} {DIM}of {needed}{DIM:#}{pinned}")?;
         }
+    }
+    if !report.forks.is_empty() {
+        writeln!(out, "{BOLD}layers of forks{BOLD:#}")?;
+    }
+    for ForkReport { name, bytes } in &report.forks {
+        writeln!(out, "  {name}  {}", byte_size(*bytes))?;
     }
     if !report.largest_paths.is_empty() {
         writeln!(out, "{BOLD}largest files, with all their versions{BOLD:#}")?;

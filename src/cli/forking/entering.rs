@@ -7,12 +7,13 @@ use std::process::Command;
 
 use clap::Args;
 
-use super::{FORK_VARIABLE, holder};
+use super::holder;
 use crate::cli::args::{StoreArgs, surroundings};
 use crate::cli::commands::run::{not_started, tell};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::grants::{GrantArgs, Grants};
+use crate::cli::inside::FORK_VARIABLE;
 use crate::cli::launch::{Launch, NamespaceMode};
 use crate::cli::scratch::LeftBehind;
 use crate::cli::signals;

@@ -10,7 +10,6 @@ use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
 use crate::config::{FlagSettings, Profile, Settings};
 use nono_engine::fork::{Fork, ForkError, Forks, begin_now, begin_recorded};
-use nono_engine::path_text::Shown;
 use nono_engine::session::{Catalog, Purpose, RecordRequest, SnapshotId};
 use nono_engine::snapshot::{SessionDir, SessionOrigin, SnapshotManifest};
 use nono_engine::sys;
@@ -27,18 +26,6 @@ pub(in crate::cli) fn forks_of(store: &StoreArgs) -> Result<Forks, CliError> {
 fn real_root(catalog: &Catalog) -> Result<PathBuf, CliError> {
     let root = sys::plain_absolute(catalog.root(), &sys::current_dir()?);
     Ok(sys::real_or_future_path(&root))
-}
-
-/// Refuses to begin a fork in a fork: its state is in a layer, and not in the store.
-pub(in crate::cli) fn refuse_inside() -> Result<(), CliError> {
-    match std::env::var_os(super::FORK_VARIABLE) {
-        None => Ok(()),
-        Some(name) => {
-            let name = Shown::path(name.as_ref()).to_string();
-            Err(CliError::failed(format!("this is inside of fork {name}"))
-                .with_hint("leave the fork first"))
-        }
-    }
 }
 
 /// A fork that is to be made.

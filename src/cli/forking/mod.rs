@@ -18,9 +18,6 @@ mod holder;
 mod refusal;
 
 pub(super) use entering::{CommandArgs, Entered};
-pub(super) use here::{Newborn, forks_of, refuse_inside};
+pub(super) use here::{Newborn, forks_of};
 pub(super) use holder::{HoldArgs, NAME, join, run, source_of};
 pub(super) use refusal::probe;
-
-/// Names the fork in the environment of its commands.
-pub(super) const FORK_VARIABLE: &str = "NONO_FORK";

@@ -5,7 +5,7 @@ use clap::Args;
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
-use crate::cli::forking::{CommandArgs, refuse_inside};
+use crate::cli::forking::CommandArgs;
 
 /// Arguments of `nono fork enter`.
 #[derive(Debug, Args)]
@@ -18,7 +18,6 @@ pub(super) struct EnterArgs {
 }
 
 pub(super) fn run(args: &EnterArgs, store: &StoreArgs, context: &Context) -> Outcome {
-    refuse_inside()?;
     let fork = super::found(&args.name, store)?;
     let code = super::enter(&fork, &args.inside, store, context)?;
     super::say_changes(&fork, context);

@@ -15,7 +15,7 @@ use crate::cli::Outcome;
 use crate::cli::args::{StoreArgs, ThreadArgs};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
-use crate::cli::forking::{CommandArgs, Entered, Newborn, forks_of, refuse_inside};
+use crate::cli::forking::{CommandArgs, Entered, Newborn, forks_of};
 use crate::cli::offer::NONO;
 use crate::cli::render::{Palette, summary_line};
 use nono_engine::diff::ChangeSummary;
@@ -124,7 +124,6 @@ fn born(
     store: &StoreArgs,
     context: &Context,
 ) -> Result<Fork, CliError> {
-    refuse_inside()?;
     let profile = inside.profile()?;
     let mut tracked = inside.grants.allow.clone();
     if tracked.is_empty() || inside.grants.allow_cwd {
