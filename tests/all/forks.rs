@@ -152,7 +152,7 @@ fn the_code_of_a_command_in_a_fork_is_passed_on() {
         fixture.nono(&["fork", "one"]).success();
         assert_eq!(inside(&fixture, "one", "exit 7").code, 7);
         assert_eq!(inside(&fixture, "one", "kill -TERM $$").code, 143);
-        fixture.nono(&["fork", "enter", "one", "--", "no-such-command"]).fails(127, "cannot run");
+        fixture.nono(&["fork", "enter", "one", "--", "/no/such/command"]).fails(127, "cannot run");
         fixture.nono(&["fork", "enter", "two", "--", "true"]).fails(1, "there is no fork two");
     }
 }
@@ -357,19 +357,9 @@ fn names_of_any_bytes_come_through_a_fork() {
 #[test]
 fn git_commits_in_a_fork_stay_in_it() {
     for fixture in users() {
-        let git = |arguments: &str| {
-            format!("git -c user.name=a -c user.email=a@b {arguments}")
-        };
+        let git = |arguments: &str| format!("git -c user.name=a -c user.email=a@b {arguments}");
         let script = format!("git init -q -b main; git add .; {}", git("commit -qm one"));
-        let mut command = Command::new("sh");
-        command.args(["-ec", &script]).current_dir(fixture.project());
-        command.env("HOME", fixture.path("home"));
-        assert!(command.status().unwrap().success());
-        let done = Command::new("chown").arg("-R").arg(format!(
-            "--reference={}",
-            fixture.project().display()
-        )).arg(fixture.project()).status().unwrap();
-        assert!(done.success());
+        fixture.record(&script).success();
         let head = || fs::read_to_string(fixture.project().join(".git/refs/heads/main")).unwrap();
         let before = head();
         fixture.nono(&["fork", "one"]).success();
@@ -454,7 +444,7 @@ fn a_trial_leaves_the_project_and_what_is_asked_for() {
         assert!(tried.says("-3 deleted"), "{}", tried.stderr);
         let tried = fixture.nono(&["try", "--", "true"]).success();
         assert!(tried.says("nothing changed"), "{}", tried.stderr);
-        fixture.nono(&["try", "--", "no-such-command"]).fails(127, "cannot run");
+        fixture.nono(&["try", "--", "/no/such/command"]).fails(127, "cannot run");
         assert_eq!(fixture.nono(&["forks", "--json"]).success().stdout, "[]\n");
         let sessions = fixture.nono(&["rollback", "list", "--all", "--json"]).success();
         assert_eq!(sessions.stdout, "[]\n");
@@ -491,4 +481,43 @@ fn a_name_of_a_command_or_of_a_path_is_none_for_a_fork() {
     fixture.nono(&["forks"]).success();
     fixture.nono(&["try"]).fails(2, "there is no command to try");
     assert!(!fixture.store().join("forks").exists());
+}
+
+/// Behind the walls the store is out of reach; without them the environment tells.
+#[test]
+fn nothing_is_recorded_of_the_project_from_within_a_fork() {
+    for fixture in users() {
+        fixture.nono(&["fork", "one"]).success();
+        let nono = fixture.command(&[]).get_program().to_str().unwrap().to_owned();
+        let free = |script: &str| {
+            let script = script.replace("nono ", &format!("{nono} "));
+            let words = ["fork", "enter", "one", "--no-sandbox", "--", "sh", "-c", &script];
+            fixture.nono(&words)
+        };
+        let run = free("nono run --no-sandbox -- sh -c 'echo x > made'").success();
+        assert!(run.says("not recorded: the fork keeps what changes apart"), "{}", run.stderr);
+        for refused in ["snapshot", "run --rollback -- true", "undo", "fork two", "try -- true"] {
+            free(&format!("nono {refused}")).fails(1, "this is inside of fork one");
+        }
+        let sessions = fixture.nono(&["rollback", "list", "--all", "--json"]).success().json();
+        assert_eq!(sessions.as_array().unwrap().len(), 1, "{sessions}");
+        assert_eq!(sessions[0]["origin"], "fork");
+        assert!(!fixture.project().join("made").exists());
+        let usage = fixture.nono(&["rollback", "usage", "--json"]).success().json();
+        assert_eq!(usage["forks"][0]["name"], "one", "{usage}");
+        assert!(usage["forks"][0]["bytes"].as_u64().unwrap() > 0, "{usage}");
+    }
+}
+
+#[test]
+fn what_is_not_in_a_fork_is_named_at_its_start() {
+    for fixture in users() {
+        fixture.write(".gitignore", "*.bin\n");
+        fixture.record("git init -q").success();
+        fixture.write("large.bin", vec![7; 3 << 20]);
+        let made = fixture.nono(&["fork", "one"]).success();
+        let named = format!("not in the fork: {}", fixture.project().join("large.bin").display());
+        assert!(made.says(&named), "{}", made.stderr);
+        assert_eq!(inside(&fixture, "one", "ls").success().stdout, "dir\nedited\ngone\nkept\n");
+    }
 }
