@@ -395,7 +395,25 @@ fn a_left_out_directory_is_in_the_fork_as_it_is_on_the_disk() {
         assert_eq!(again.success().stdout, "changed\nnew\n");
         assert_eq!(seen(&fixture.project()), before);
         assert_eq!(changes(&fixture, "one"), BTreeMap::new());
+        let taken = fixture.nono(&["fork", "snapshot", "one", "--json"]).success().json();
+        assert_eq!(taken["is_new"], false, "{taken}");
     }
+}
+
+#[test]
+fn root_enters_no_fork_of_another_user() {
+    if !rustix::process::geteuid().is_root() {
+        return crate::not_run::needs_root("can try to enter a fork of another user");
+    }
+    let fixture = Fixture::ordinary_user();
+    if !has_forks(&fixture) {
+        return;
+    }
+    fixture.nono(&["fork", "one"]).success();
+    let mut command = Command::new(fixture.command(&[]).get_program());
+    command.args(["fork", "enter", "one", "--", "true"]).current_dir(fixture.project());
+    command.env("HOME", fixture.path("home"));
+    finished(command.output().unwrap()).fails(1, "it belongs to user");
 }
 
 #[test]
@@ -501,7 +519,7 @@ fn nothing_is_recorded_of_the_project_from_within_a_fork() {
         }
         let sessions = fixture.nono(&["rollback", "list", "--all", "--json"]).success().json();
         assert_eq!(sessions.as_array().unwrap().len(), 1, "{sessions}");
-        assert_eq!(sessions[0]["origin"], "fork");
+        assert!(fixture.nono(&["rollback", "list", "--all"]).success().says("(fork)"));
         assert!(!fixture.project().join("made").exists());
         let usage = fixture.nono(&["rollback", "usage", "--json"]).success().json();
         assert_eq!(usage["forks"][0]["name"], "one", "{usage}");

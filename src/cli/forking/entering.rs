@@ -68,6 +68,7 @@ pub(in crate::cli) struct Entered<'a> {
 impl<'a> Entered<'a> {
     /// Uses a fork, and starts the process that holds its mounts unless there is one.
     pub(in crate::cli) fn new(fork: &'a Fork) -> Result<Self, CliError> {
+        sys::refuse_to_write_as_root(fork.path())?;
         let used = fork.enter()?;
         holder::start(fork)?;
         Ok(Self { fork, _used: used })

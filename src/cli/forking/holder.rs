@@ -121,10 +121,14 @@ fn make_place(path: &Path) -> Result<bool, CliError> {
         Ok(parent) => parent,
         Err(_) => return Ok(false),
     };
+    let before = parent.stat_self()?.mtime;
     match parent.make_dir(name.as_bytes(), 0o755) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error.into()),
-        _ => Ok(sys::leads_to_dir(path)),
+        // The place is no change of the fork.
+        Ok(()) => drop(parent.inode(b".")?.set_mtime(before)?),
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error.into()),
+        Err(_) => {}
     }
+    Ok(sys::leads_to_dir(path))
 }
 
 impl Held {
