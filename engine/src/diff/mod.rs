@@ -155,7 +155,7 @@ impl EntryState {
         }
     }
 
-    fn is_directory(&self) -> bool {
+    pub(crate) fn is_directory(&self) -> bool {
         matches!(self.node, Node::Directory { .. })
     }
 

@@ -22,14 +22,15 @@ use crate::snapshot::{RestoreRecord, SnapshotManager, SnapshotManifest};
 use crate::sys;
 
 impl SnapshotManager {
-    /// Stages, commits, adds `record` to the session and clears up. Returns what the steps changed,
-    /// and what was left as it is. `lost` is for the report of whoever ends it after a crash.
+    /// Stages, commits, adds `record` to the session and clears up; without a record, the session
+    /// itself changes the paths, and restores nothing. Returns what the steps changed, and what was
+    /// left as it is. `lost` is for the report of whoever ends it after a crash.
     pub(super) fn carry_out(
         &self,
         plan: RestorePlan,
         target: &SnapshotManifest,
         before: &Before,
-        mut record: RestoreRecord,
+        mut record: Option<RestoreRecord>,
         lost: &[Lost],
     ) -> Result<(Comparison, Left), RestoreError> {
         let roots = &target.roots;
@@ -41,14 +42,7 @@ impl SnapshotManager {
             areas: layout.areas.clone(),
             work: None,
             end: None,
-            facts: Facts {
-                is_partial: record.is_partial,
-                undoes_steps: record.undoes_steps,
-                left_some: record.left_some,
-                has_merged: record.has_merged,
-                lost: lost.to_vec(),
-                skipped: Vec::new(),
-            },
+            facts: Facts { lost: lost.to_vec(), ..Facts::of(record.as_ref()) },
         };
         self.with_room(|| journal.save(self.session()))?;
         let mut areas = Areas::open(&journal.areas, roots)?;
@@ -86,15 +80,17 @@ impl SnapshotManager {
         self.progress().begin(Stage::Commit, Some(steps));
         match commit(&mut places, &areas, &work, before, self.progress()) {
             Ok(mut left) => {
-                record.at = Timestamp::now();
-                record.left_some |= self.has_any_of(&left.skipped, target)
+                journal.facts.left_some |= self.has_any_of(&left.skipped, target)
                     || self.has_any_of(&work.skipped, target);
                 left.skipped.append(&mut work.skipped);
-                journal.facts.left_some = record.left_some;
                 journal.facts.skipped.clone_from(&left.skipped);
                 // As long as the journal has steps, a crash is somebody's to decide; after that a
                 // restore without a record would count as never done.
-                self.note(record);
+                if let Some(mut record) = record.take() {
+                    record.at = Timestamp::now();
+                    record.left_some = journal.facts.left_some;
+                    self.note(record);
+                }
                 match self.settle(journal, Some(&work), roots) {
                     Ok(denied) => left.skipped.extend(denied),
                     // Everything is in place; only what is not needed any more is left.

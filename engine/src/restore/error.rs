@@ -339,6 +339,9 @@ pub enum RestoreError {
     /// Files that would be replaced kept changing.
     #[error("files that would be replaced keep changing")]
     NeverStill,
+    /// Files of the project are not as they were when the merged state was checked.
+    #[error("the project changed while the merged state was checked")]
+    ChangedSinceCheck,
     /// Somebody asked to stop.
     #[error("stopped")]
     Cancelled,
@@ -442,6 +445,7 @@ impl RestoreError {
                 | Self::Io(_)
                 | Self::ParentMissing { .. }
                 | Self::NeverStill
+                | Self::ChangedSinceCheck
                 | Self::Cancelled
                 | Self::Threads(_)
         )

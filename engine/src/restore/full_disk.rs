@@ -9,7 +9,7 @@
 use std::collections::HashSet;
 
 use super::plan::RestorePlan;
-use super::step_undo::is_in_git;
+use super::three_way::is_in_git;
 use super::{KeepBefore, RestoreError, RestoreOptions, RestoreReport};
 use crate::snapshot::SnapshotManager;
 use crate::sys::Dir;

@@ -249,7 +249,7 @@ impl ThreeStates<'_> {
         if !are_files || self.linked.contains(path) {
             return Ok(None);
         }
-        let merged = merger.take_back(path, &before, &after, &now)?;
+        let merged = merger.carry_over(path, &after, &before, &now)?;
         Ok(merged.map(|merged| (Arc::new(now), merged)))
     }
 }

@@ -45,11 +45,13 @@ mod rollback;
 mod secure;
 mod selection;
 mod staging;
+mod state_merge;
 mod step_undo;
 mod steps;
 mod take_back;
 #[cfg(test)]
 mod tests;
+mod three_way;
 mod user_edits;
 
 use std::collections::HashSet;
@@ -89,6 +91,7 @@ pub use prepare::KeepBefore;
 use prepare::Prepared;
 pub use recover::{Recovery, RecoveryOutcome, RecoveryReport};
 pub use selection::Selection;
+pub use state_merge::{Merge, MergeConflict, MergeReport, MergedState};
 pub use step_undo::{StepConflict, StepUndoOptions, StepUndoReport};
 pub use {attributes::apply as apply_attributes, make::make, staging::SURELY_COPIED_BYTES};
 
@@ -395,7 +398,7 @@ impl SnapshotManager {
         let target = &states.target.manifest;
         self.store_merged(&mut planned.plan)?;
         let (mut done, left) =
-            self.carry_out(planned.plan, target, &before, record, &report.lost)?;
+            self.carry_out(planned.plan, target, &before, Some(record), &report.lost)?;
         left.retain_made(&mut done);
         (report.changes, report.touched) = (done.changes, done.touched);
         report.unstable = unstable_among(&report.changes, target);
@@ -479,7 +482,7 @@ impl SnapshotManager {
             .filter(|it| *it == number || !metadata.was_added(*it))
             .filter_map(|number| self.session().listed_manifest(number, listed).ok())
             .collect();
-        Ok(States { target, latest, chain })
+        Ok(States { target, latest, chain, are_own_work: false })
     }
 
     /// Refuses a snapshot whose root tree holds what its manifest does not track.
@@ -520,4 +523,7 @@ struct States {
     latest: LoadedManifest,
     /// All that can be read.
     chain: Vec<LoadedManifest>,
+    /// Whether the session itself changes the paths, and restores nothing: a snapshot of its own
+    /// that holds the state before is its safety snapshot.
+    are_own_work: bool,
 }

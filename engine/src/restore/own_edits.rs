@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use super::makers::links;
-use super::step_undo::{is_commit, is_in_git};
+use super::three_way::{is_commit, is_in_git};
 use super::{RestoreError, RestoreOptions};
 use crate::snapshot::{SnapshotError, SnapshotKind, SnapshotManager};
 

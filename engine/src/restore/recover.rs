@@ -48,8 +48,10 @@ pub enum RecoveryOutcome {
 pub struct RecoveryReport {
     /// The session.
     pub session_id: String,
-    /// The snapshot that was being restored.
+    /// The snapshot that was being restored; of a merge, the one of the state before.
     pub snapshot: u64,
+    /// Whether it was the merge of another state, and no restore.
+    pub is_merge: bool,
     /// The way it ended.
     pub outcome: RecoveryOutcome,
     /// The way that was asked for.
@@ -148,27 +150,27 @@ impl SnapshotManager {
         let is_finished = way == Recovery::Finish;
         // Before the journal has no steps any more, as in the restore itself.
         if is_finished {
-            let Facts { is_partial, undoes_steps, mut left_some, has_merged, .. } = journal.facts;
-            left_some |= !report.skipped.is_empty()
+            let Facts { is_partial, undoes_steps, has_merged, is_own_work, .. } = journal.facts;
+            journal.facts.left_some |= !report.skipped.is_empty()
                 && self
                     .load_manifest(report.snapshot)
                     .map_or(true, |target| self.has_any_of(&report.skipped, &target));
-            journal.facts.left_some = left_some;
+            let left_some = journal.facts.left_some;
             journal.facts.skipped.clone_from(&report.skipped);
             let (snapshot, safety_snapshot) = (report.snapshot, report.safety_snapshot);
             let at = Timestamp::now();
-            self.note_finished(
-                RestoreRecord {
-                    at,
-                    snapshot,
-                    safety_snapshot,
-                    is_partial,
-                    undoes_steps,
-                    left_some,
-                    has_merged,
-                },
-                work.started,
-            );
+            let record = RestoreRecord {
+                at,
+                snapshot,
+                safety_snapshot,
+                is_partial,
+                undoes_steps,
+                left_some,
+                has_merged,
+            };
+            if !is_own_work {
+                self.note_finished(record, work.started);
+            }
         } else {
             self.note_taken_back(work.started);
         }
@@ -192,6 +194,7 @@ impl SnapshotManager {
         RecoveryReport {
             session_id: self.session().id(),
             snapshot: journal.snapshot,
+            is_merge: journal.facts.is_own_work,
             outcome: RecoveryOutcome::NotBegun,
             asked: way,
             was_over: false,
@@ -235,7 +238,9 @@ impl SnapshotManager {
         let known = usize::try_from(number).ok().filter(|number| *number < chain.len());
         let found = known.map(|number| chain.swap_remove(number).manifest);
         let is_meant = |found: &SnapshotManifest| {
-            journal.safety.is_none() || found.kind == SnapshotKind::Safety
+            journal.safety.is_none()
+                || journal.facts.is_own_work
+                || found.kind == SnapshotKind::Safety
         };
         found.filter(is_meant).ok_or_else(|| RestoreError::ForeignJournal {
             session: self.session().path().to_owned(),

@@ -127,38 +127,43 @@ fn print(report: &RecoveryReport, roots: &[PathBuf], context: &Context) -> Resul
     print_changes(&report.changes, &report.skipped, &repositories, roots, false, context)?;
     let session = &report.session_id;
     let id = format!("{BOLD}{session}/{}{BOLD:#}", report.snapshot);
+    let (work, done) = match report.is_merge {
+        true => (format!("merge of session {BOLD}{session}{BOLD:#}"), "merged".to_owned()),
+        false => (format!("restore of {id}"), format!("restored {id}")),
+    };
     let again = "the same command as before begins it anew";
     match (report.outcome, report.was_over) {
         (RecoveryOutcome::Finished, false) => {
             let summary = ChangeSummary::of(&report.changes).with_touched(report.touched.len());
             let summary = summary_line(&summary, &palette);
-            context.say(format_args!("restored {id}: {summary}"));
+            context.say(format_args!("{done}: {summary}"));
         }
         (RecoveryOutcome::Finished, true) => {
             let end = if report.is_as_asked() { "" } else { ", and is not taken back" };
-            context.say(format_args!("the restore of {id} was complete{end}"));
+            context.say(format_args!("the {work} was complete{end}"));
         }
         (RecoveryOutcome::TakenBack, _) if !report.is_as_asked() => {
-            context.say(format_args!(
-                "the restore of {id} was taken back before, and is not done: {again}"
-            ));
+            context.say(format_args!("the {work} was taken back before, and is not done: {again}"));
         }
         (RecoveryOutcome::TakenBack, _) => {
             let what = if report.skipped.is_empty() { "everything" } else { "all else" };
-            context.say(format_args!("the restore of {id} is taken back: {what} is as before it"));
+            context.say(format_args!("the {work} is taken back: {what} is as before it"));
         }
         (RecoveryOutcome::NotBegun, _) if !report.is_as_asked() => {
-            context.say(format_args!(
-                "the restore of {id} had changed nothing yet, and is not done: {again}"
-            ));
+            context
+                .say(format_args!("the {work} had changed nothing yet, and is not done: {again}"));
         }
-        (RecoveryOutcome::NotBegun, _) => context.say(format_args!(
-            "the restore of {id} had changed nothing yet: everything is as before it"
-        )),
+        (RecoveryOutcome::NotBegun, _) => context
+            .say(format_args!("the {work} had changed nothing yet: everything is as before it")),
     }
     report_lost(&report.lost, context);
     if let Some(safety) = report.safety_snapshot.filter(|_| is_finished(report)) {
-        context.say(format_args!("undo this: {NONO} rollback restore {session}/{safety}"));
+        match report.is_merge {
+            true => context.say(format_args!("undo this: {NONO} undo {session}")),
+            false => {
+                context.say(format_args!("undo this: {NONO} rollback restore {session}/{safety}"));
+            }
+        }
     }
     Ok(())
 }

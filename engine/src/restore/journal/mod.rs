@@ -21,6 +21,7 @@ use super::plan::Skipped;
 use crate::byte_path;
 use crate::diff::{ChangeType, Comparison, Difference, EntryState, Lost, Told, is_refreshed};
 use crate::object::FileTime;
+use crate::snapshot::RestoreRecord;
 use crate::store::ObjectSource;
 pub(super) use crate::walk::STAGING_PREFIX as AREA_PREFIX;
 pub(super) use storage::JournalError;
@@ -63,10 +64,28 @@ pub(super) struct Facts {
     pub(super) left_some: bool,
     /// Whether files with later changes were merged.
     pub(super) has_merged: bool,
+    /// Whether the session itself changed the paths and restored nothing: it has no record of that.
+    pub(super) is_own_work: bool,
     /// Left-out paths of the snapshot that are gone or different.
     pub(super) lost: Vec<Lost>,
     /// With [`End::Finished`]: the paths that differ from the snapshot.
     pub(super) skipped: Vec<Skipped>,
+}
+
+impl Facts {
+    /// What a session will say of it; `None`: it will say nothing.
+    pub(super) fn of(record: Option<&RestoreRecord>) -> Self {
+        let Some(record) = record else {
+            return Self { is_partial: true, is_own_work: true, ..Self::default() };
+        };
+        Self {
+            is_partial: record.is_partial,
+            undoes_steps: record.undoes_steps,
+            left_some: record.left_some,
+            has_merged: record.has_merged,
+            ..Self::default()
+        }
+    }
 }
 
 /// A staging directory.

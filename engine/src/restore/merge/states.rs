@@ -17,7 +17,7 @@ pub(in crate::restore) struct Merger<'a> {
     roots: &'a [TrackedRoot],
 }
 
-/// A state in which one change is taken back and a later one stays.
+/// A state in which one change is done and another one stays.
 pub(in crate::restore) struct Merged {
     pub(in crate::restore) state: EntryState,
     /// Its contents, if no other state of the path has them.
@@ -29,21 +29,21 @@ impl<'a> Merger<'a> {
         Self { source, roots }
     }
 
-    /// `current` without what leads from `old` to `new`. `None`: what leads from `new` to `current`
+    /// `current` with what leads from `from` to `to`. `None`: what leads from `from` to `current`
     /// touches that, or cannot be told from it.
-    pub(in crate::restore) fn take_back(
+    pub(in crate::restore) fn carry_over(
         &self,
         path: &[u8],
-        old: &EntryState,
-        new: &EntryState,
+        from: &EntryState,
+        to: &EntryState,
         current: &EntryState,
     ) -> Result<Option<Merged>, StoreError> {
         let mut state = current.clone();
-        let (was, made, is) = (&old.attributes, &new.attributes, &current.attributes);
-        let is_same_kind = old.node.same_kind(&new.node) && new.node.same_kind(&current.node);
-        let mode = one_of(&was.mode, &made.mode, &is.mode);
-        let owner = one_of(&(was.uid, was.gid), &(made.uid, made.gid), &(is.uid, is.gid));
-        let xattrs = one_of(&was.xattrs, &made.xattrs, &is.xattrs);
+        let (origin, goal, is) = (&from.attributes, &to.attributes, &current.attributes);
+        let is_same_kind = to.node.same_kind(&from.node) && from.node.same_kind(&current.node);
+        let mode = one_of(&origin.mode, &goal.mode, &is.mode);
+        let owner = one_of(&(origin.uid, origin.gid), &(goal.uid, goal.gid), &(is.uid, is.gid));
+        let xattrs = one_of(&origin.xattrs, &goal.xattrs, &is.xattrs);
         let (true, Some(mode), Some(owner), Some(xattrs)) = (is_same_kind, mode, owner, xattrs)
         else {
             return Ok(None);
@@ -51,16 +51,16 @@ impl<'a> Merger<'a> {
         state.attributes.mode = mode;
         (state.attributes.uid, state.attributes.gid) = owner;
         state.attributes.xattrs = xattrs;
-        let [was, made, is] = [old, new, current].map(|state| contents(&state.node));
-        if was == made || is == was {
+        let [origin, goal, is] = [from, to, current].map(|state| contents(&state.node));
+        if origin == goal || is == goal {
             return Ok(Some(Merged { state, bytes: None }));
         }
-        if is == made {
-            state.node = old.node.clone();
-            state.attributes.mtime = old.attributes.mtime;
+        if is == origin {
+            state.node = to.node.clone();
+            state.attributes.mtime = to.attributes.mtime;
             return Ok(Some(Merged { state, bytes: None }));
         }
-        let (Some(base), Some(theirs)) = (self.stored(&new.node)?, self.stored(&old.node)?) else {
+        let (Some(base), Some(theirs)) = (self.stored(&from.node)?, self.stored(&to.node)?) else {
             return Ok(None);
         };
         let Some(ours) = self.present(path, &current.node)? else { return Ok(None) };
@@ -118,12 +118,12 @@ impl<'a> Merger<'a> {
     }
 }
 
-/// An attribute of which a change is taken back; `None`: a later change gave it a third value.
-fn one_of<T: PartialEq + Clone>(was: &T, made: &T, is: &T) -> Option<T> {
-    if was == made {
+/// An attribute after a change of it; `None`: another change gave it a third value.
+fn one_of<T: PartialEq + Clone>(origin: &T, goal: &T, is: &T) -> Option<T> {
+    if origin == goal {
         return Some(is.clone());
     }
-    (is == made || is == was).then(|| was.clone())
+    (is == origin || is == goal).then(|| goal.clone())
 }
 
 /// The contents of a file or a symlink. All directories are alike.

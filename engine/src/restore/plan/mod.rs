@@ -14,7 +14,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::packed::PackedPaths;
-use super::step_undo::is_in_git;
+use super::three_way::is_in_git;
 use crate::byte_path;
 use crate::diff::{Comparison, EntryState, Lost, Told};
 use crate::object::{Attributes, Node};

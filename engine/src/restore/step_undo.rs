@@ -1,0 +1,253 @@
+//! Taking back what single steps did, and nothing that came later.
+//!
+//! Each step is a change from the state after it to the one before, done in the present state
+//! ([`three_way`](super::three_way)). Where the present state of a path is the one after the step,
+//! the one before comes back. Later changes of the same file stay, if they do not touch what the
+//! step did.
+//!
+//! Thinning removes steps. Where all the steps between two states are to be taken back, the states
+//! of those in the middle are not needed. Where one of them is not, nothing is done.
+//!
+//! Git directories stay as they are: half of a commit is none.
+
+use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::makers::{Link, Makers, Window};
+use super::others::Contested;
+use super::repositories::Repositories;
+use super::three_way::{
+    Carried, Change, Conflict, Purpose, ToldAs, VirtualState, Wanted, is_commit, is_in_git,
+};
+use super::{RestoreError, RestoreReport, States};
+use crate::diff;
+use crate::manifest::NotCapturedSet;
+use crate::object::ContentHash;
+use crate::path_text::serde_path;
+use crate::restore::RunsAtWork;
+use crate::snapshot::{SnapshotError, SnapshotManager, SnapshotManifest, Step, StepKind};
+use crate::store::ObjectStore;
+
+/// A path that stays as it is, because what came later cannot be told from what the step did.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct StepConflict {
+    /// The path.
+    #[serde(with = "serde_path")]
+    pub path: PathBuf,
+    /// The step.
+    pub step: u64,
+    /// Why, as a sentence for a person.
+    pub reason: String,
+}
+
+/// What taking back steps did, or would do.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct StepUndoReport {
+    /// The steps.
+    pub steps: Vec<u64>,
+    /// What stays as it is.
+    pub step_conflicts: Vec<StepConflict>,
+    /// The restore by which it was done.
+    #[serde(flatten)]
+    pub restore: RestoreReport,
+}
+
+impl StepUndoReport {
+    /// Whether all that the steps did is taken back.
+    pub fn is_complete(&self) -> bool {
+        self.step_conflicts.is_empty() && self.restore.is_complete()
+    }
+
+    /// Whether nothing of the steps is left: nothing to do, and nothing that stays.
+    pub fn is_nothing(&self) -> bool {
+        self.is_nothing_but_commits() && self.step_conflicts.is_empty()
+    }
+
+    /// Whether nothing of the steps is left but commits and branches, which no undo of steps takes
+    /// back.
+    pub fn is_nothing_but_commits(&self) -> bool {
+        let RestoreReport { changes, touched, skipped, .. } = &self.restore;
+        let nothing_to_do = changes.is_empty() && touched.is_empty();
+        let is_of_git = |it: &StepConflict| is_in_git(it.path.as_os_str().as_bytes());
+        nothing_to_do && skipped.is_empty() && self.step_conflicts.iter().all(is_of_git)
+    }
+}
+
+/// The treatment of what stands in the way of taking back steps.
+#[derive(Debug, Clone, Default)]
+pub struct StepUndoOptions {
+    /// Whether the state before the steps comes back also where later changes cannot be told from
+    /// theirs. Else these paths stay. Git directories stay in any case.
+    pub overwrite: bool,
+    /// The treatment of runs that are at work on the paths.
+    pub runs_at_work: RunsAtWork,
+}
+
+impl SnapshotManager {
+    /// Says what taking back steps would do. Writes nothing.
+    ///
+    /// # Errors
+    /// [`RestoreError`].
+    pub fn plan_step_undo(
+        &self,
+        numbers: &[u64],
+        asked: &StepUndoOptions,
+    ) -> Result<StepUndoReport, RestoreError> {
+        let (states, steps) = self.step_states(numbers)?;
+        let target = states.target.manifest.clone();
+        let carried = self.plan_change(states, &|store, current| {
+            self.without(store, &current.merkle_root, &steps, &target, asked)
+        })?;
+        Ok(report(numbers, carried))
+    }
+
+    /// Takes back what steps did. The state before is kept as a further snapshot of the session.
+    ///
+    /// # Errors
+    /// [`RestoreError`]; but for [`RestoreError::HalfDone`], nothing has changed then.
+    pub fn undo_steps(
+        &self,
+        numbers: &[u64],
+        asked: &StepUndoOptions,
+    ) -> Result<StepUndoReport, RestoreError> {
+        let newest = numbers.iter().max().copied().unwrap_or(0);
+        let carried = self.carry_out_change(
+            newest,
+            &asked.runs_at_work,
+            ToldAs::UndoneSteps,
+            &|store, current| {
+                let (states, steps) = self.step_states(numbers)?;
+                let target = &states.target.manifest;
+                self.without(store, &current.merkle_root, &steps, target, asked)
+            },
+            || {
+                let last = self.load_manifest(newest).map(|last| last.step.unwrap_or_default());
+                let noted = last.and_then(|last| self.record_undone(undo_of(numbers, last)));
+                if let Err(error) = noted {
+                    tracing::warn!("the state after the undo is not recorded: {error}");
+                }
+            },
+        )?;
+        Ok(report(numbers, carried))
+    }
+
+    /// The states that a restore needs, and the steps with the snapshots before them, the last step
+    /// first. Steps that were removed go with the next one that is held.
+    fn step_states(&self, steps: &[u64]) -> Result<(States, Vec<StepStates>), RestoreError> {
+        let numbers: BTreeSet<u64> = steps.iter().copied().collect();
+        let session = self.session();
+        let metadata = session.metadata()?;
+        let mut left = numbers.clone();
+        let mut found = Vec::new();
+        while let Some(number) = left.pop_last() {
+            session.refuse_removed(number)?;
+            let load = |number| session.listed_manifest(number, &metadata.manifest_hashes);
+            let after = load(number)?.manifest;
+            let mut before = after.parent;
+            while let Some(removed) = before.and_then(|before| metadata.removal(before)) {
+                if !left.remove(&removed.number) {
+                    let (session, removed) = (session.path().to_owned(), removed.clone());
+                    return Err(RestoreError::StepNotApart { session, step: number, removed });
+                }
+                before = load(removed.number)?.manifest.parent;
+            }
+            let Some(before) = before else {
+                return Err(SnapshotError::NoSuchSnapshot {
+                    session: session.path().to_owned(),
+                    number,
+                    last: None,
+                }
+                .into());
+            };
+            found.push(StepStates { before: load(before)?.manifest, after });
+        }
+        // Where nothing is asked for, the first state will do.
+        let newest = numbers.last().copied().unwrap_or(0);
+        Ok((self.states(newest)?, found))
+    }
+
+    /// The present state without what steps did.
+    fn without(
+        &self,
+        store: &dyn ObjectStore,
+        current: &ContentHash,
+        steps: &[StepStates],
+        target: &SnapshotManifest,
+        asked: &StepUndoOptions,
+    ) -> Result<Wanted, RestoreError> {
+        let contested = self.contested(store, steps)?;
+        let state = VirtualState::new(store, current, &target.roots, Purpose::TakeBack)?;
+        let mut state = state.with_contested(contested).overwriting(asked.overwrite);
+        for StepStates { before, after } in steps {
+            let differences = diff::compare(store, &before.merkle_root, &after.merkle_root)?;
+            let (old, new) = (NotCapturedSet::new(before), NotCapturedSet::new(after));
+            let known = differences
+                .into_iter()
+                .filter(|it| it.change_type().is_some() && diff::is_known(it, &old, &new));
+            let (of_git, known): (Vec<_>, Vec<_>) = known.partition(|it| is_in_git(&it.path));
+            for difference in of_git.iter().filter(|it| is_commit(&it.path)) {
+                let reason = "commits and branches stay as they are: use git for them";
+                state.conflict(after.number, &difference.path, reason);
+            }
+            let back =
+                known.into_iter().map(|it| Change { path: it.path, from: it.new, to: it.old });
+            state.carry_over(after.number, back)?;
+        }
+        Wanted::of(state, store, current)
+    }
+}
+
+impl SnapshotManager {
+    /// The paths of steps that other sessions may have changed at the same time.
+    fn contested(
+        &self,
+        store: &dyn ObjectStore,
+        steps: &[StepStates],
+    ) -> Result<Contested, RestoreError> {
+        // Oldest first.
+        let links = steps.iter().rev().map(|StepStates { before, after }| Link {
+            before: &before.merkle_root,
+            after: &after.merkle_root,
+            restored: None,
+            makers: Makers { session: true, user: None },
+            number: after.number,
+            window: Window { from: before.timestamp, to: after.timestamp },
+        });
+        let links: Vec<Link<'_>> = links.collect();
+        // Git directories stay as they are.
+        let metadata = self.session().metadata().map_err(SnapshotError::from)?;
+        Contested::find(store, self.session(), &metadata, &links, &Repositories::default())
+    }
+}
+
+/// A step, and the state before it.
+struct StepStates {
+    before: SnapshotManifest,
+    after: SnapshotManifest,
+}
+
+fn report(steps: &[u64], Carried { wanted, restore }: Carried) -> StepUndoReport {
+    let Wanted { merged, conflicts, .. } = wanted;
+    let conflict = |Conflict { path, change: step, reason }| StepConflict { path, step, reason };
+    let step_conflicts = conflicts.into_iter().map(conflict).collect();
+    let restore = RestoreReport { merged, ..restore };
+    let steps = BTreeSet::from_iter(steps.iter().copied()).into_iter().collect();
+    StepUndoReport { steps, step_conflicts, restore }
+}
+
+/// What the snapshot after an undo says of itself. `last`: the last of the steps.
+fn undo_of(numbers: &[u64], last: Step) -> Step {
+    let numbers: BTreeSet<u64> = numbers.iter().copied().collect();
+    let numbers: Vec<_> = numbers.iter().map(u64::to_string).collect();
+    let steps = if numbers.len() == 1 { "step" } else { "steps" };
+    Step {
+        kind: StepKind::Undo,
+        agent: last.agent,
+        agent_session: last.agent_session,
+        title: format!("undo of {steps} {}", numbers.join(", ")),
+        ..Step::default()
+    }
+}
