@@ -272,7 +272,9 @@ impl Model {
 
     fn undo(&mut self) {
         let path = (self.random.below(3) == 0).then(|| self.random.of(&NAMES));
-        let words = [&["undo", "--yes", "--json"][..], path.as_slice()].concat();
+        let keeps_newer = self.random.below(4) == 0;
+        let flags: &[&str] = if keeps_newer { &["--keep-newer"] } else { &[] };
+        let words = [&["undo", "--yes", "--json"][..], flags, path.as_slice()].concat();
         self.story.push(words.join(" "));
         let before = self.state();
         let done = self.fixture.nono(&words);
@@ -300,7 +302,9 @@ impl Model {
         self.check(from, to, &before, &after, [&is_meant, &is_above], from, &report, true);
         let merged = self.named(&report, &["merged"]);
         self.merged_count += merged.len();
-        if path.is_some() {
+        // After an undo that left newer changes, the next one means all paths again.
+        let left_some = keeps_newer && !report["conflicts"].as_array().unwrap().is_empty();
+        if path.is_some() && !left_some {
             let is_back = |path: &&PathBuf| {
                 after.get(*path) == run.before.get(*path) || merged.contains(path)
             };

@@ -80,17 +80,30 @@ fn a_change_after_a_merged_undo_is_a_conflict_of_the_redo() {
 }
 
 #[test]
-fn flags_are_about_whole_files() {
-    let fixture = edited();
-    let kept = fixture.nono(&["undo", "--yes", "--keep-newer", "--json"]).success().json();
-    assert_eq!(names(&fixture, &kept, "conflicts"), ["file"], "{kept}");
-    assert_eq!(names(&fixture, &kept, "merged"), [""; 0], "{kept}");
-    assert_eq!(read(&fixture, "file"), lines(&[(10, "session"), (20, "mine")]).as_bytes());
-    assert!(!fixture.project().join("made").exists());
+fn force_is_about_whole_files() {
     let fixture = edited();
     let forced = fixture.nono(&["undo", "--yes", "--force", "--json"]).success().json();
     assert_eq!(names(&fixture, &forced, "merged"), [""; 0], "{forced}");
     assert_eq!(read(&fixture, "file"), lines(&[]).as_bytes());
+}
+
+#[test]
+fn keep_newer_merges_what_merges_and_leaves_the_touching_rest() {
+    let fixture = Fixture::new();
+    fixture.write("file", lines(&[]));
+    fixture.write("touched", "0\n");
+    fixture.record("sed -i '10s/.*/session/' file; echo 1 > touched; echo new > made").success();
+    fixture.write("file", lines(&[(10, "session"), (20, "mine")]));
+    fixture.write("touched", "mine\n");
+    let before = observe(&fixture.project());
+    let kept = fixture.nono(&["undo", "--yes", "--keep-newer", "--json"]).success().json();
+    assert_eq!(names(&fixture, &kept, "conflicts"), ["touched"], "{kept}");
+    assert_eq!(names(&fixture, &kept, "merged"), ["file"], "{kept}");
+    assert_eq!(read(&fixture, "file"), lines(&[(20, "mine")]).as_bytes());
+    assert_eq!(read(&fixture, "touched"), b"mine\n");
+    assert!(!fixture.project().join("made").exists());
+    fixture.nono(&["redo", "--yes"]).success();
+    assert_same(&before, &observe(&fixture.project()));
 }
 
 #[test]

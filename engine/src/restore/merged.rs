@@ -63,9 +63,9 @@ pub(super) struct Settled {
 }
 
 impl RestoreOptions {
-    /// Whether files with later changes are merged.
+    /// Whether files with later changes are merged: only to overwrite is about whole files.
     pub(super) fn merges(&self) -> bool {
-        self.is_undo && (self.always_merges || self.on_conflict == OnConflict::Refuse)
+        self.is_undo && (self.always_merges || self.on_conflict != OnConflict::Overwrite)
     }
 }
 

@@ -204,8 +204,9 @@ pub struct RestoreOptions {
     /// what the agent did: the user's own edits between the calls stay. Of an open session of
     /// snapshots or of an agent, what is newer than the last of them is a later change.
     pub is_undo: bool,
-    /// Whether an undo merges files with later changes also with an answer in `on_conflict`: that is
-    /// then about those that cannot be merged. Otherwise it is about whole files.
+    /// Whether an undo merges files with later changes also where conflicts are overwritten: the
+    /// answer in `on_conflict` is then about those that cannot be merged. Otherwise it is about
+    /// whole files.
     pub always_merges: bool,
     /// Contents that a person chose for files that cannot be merged, for an undo that merges.
     pub chosen: Vec<ChosenText>,
