@@ -152,6 +152,13 @@ const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
         ],
     ),
     (
+        "fork merge",
+        [
+            ("nono fork merge idea --check 'make test'", "if the merged state passes"),
+            ("nono fork merge idea src --dry-run", "what would come of a part"),
+        ],
+    ),
+    (
         "fork rename",
         [
             ("nono fork rename idea better", "another name"),

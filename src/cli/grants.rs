@@ -34,7 +34,7 @@ use nono_engine::sys;
 use nono_engine::walk::{ABSOLUTE, ExclusionConfig};
 
 /// The grant arguments.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "What the command may do")]
 pub(super) struct GrantArgs {
     /// Directory (or file) that the command reads and writes, and that is recorded (repeatable)

@@ -202,6 +202,11 @@ impl Fixture {
         self.placed(Command::new(&self.program), arguments)
     }
 
+    /// Another program in the project, of the same user and with the same environment.
+    pub fn command_of(&self, program: &str, arguments: &[&str]) -> Command {
+        self.placed(Command::new(program), arguments)
+    }
+
     /// The same with the usual effect of signals. The caller of the tests may ignore some (`nohup`,
     /// a job in the background), which is inherited.
     pub fn command_to_be_signalled(&self, arguments: &[&str]) -> Command {

@@ -23,6 +23,7 @@ mod denials;
 mod extremes;
 mod faults;
 mod fixture;
+mod fork_merge;
 mod forks;
 mod full_disks;
 mod full_store;

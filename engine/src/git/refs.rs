@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The name of a git object: 40 or 64 lower-case hexadecimal digits.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Hash)]
 #[serde(try_from = "String")]
 pub struct Oid(Box<str>);
 

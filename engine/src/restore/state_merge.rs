@@ -1,10 +1,10 @@
 //! Merging a state into the live projects: what another side did since a state that both sides
 //! began with.
 //!
-//! The change from `base` to `theirs` is done in the present state ([`three_way`](super::three_way)):
-//! texts are merged by lines, attributes each by itself, files and symlinks as wholes, and a file
-//! that one side renamed gets what the other side did in it. The rest is a named conflict: the path
-//! stays as it is here.
+//! The change from `base` to `theirs` is made in the present state
+//! ([`three_way`](super::three_way)): texts are merged by lines, attributes each by itself, files
+//! and symlinks as wholes, and a file that one side renamed gets what the other side did in it. The
+//! rest is a named conflict: the path stays as it is here.
 //!
 //! A merge is the work of a session of its own. The last snapshot of that session before the merge
 //! holds the state before, so the session's undo takes the merge back. The journal knows the merge,
@@ -32,13 +32,13 @@ use crate::diff::{self, Difference, EntryState};
 use crate::manifest::NotCapturedSet;
 use crate::object::{ContentHash, FileTime, Node};
 use crate::path_text::serde_path;
-use crate::snapshot::{Built, CacheUse, Capture, SnapshotManager, SnapshotManifest, Totals};
+use crate::snapshot::{Built, CacheUse, SnapshotManager, SnapshotManifest, Totals};
 use crate::store::{ObjectSource, ObjectStore, StoreError};
 use crate::sys;
 
 const OF_GIT: &str = "git directories are not merged: only the commits in them can be fetched";
 
-/// What is to be merged into the live projects. The objects of both states are in the store.
+/// A change that is to be merged into the live projects. The store has the objects of both states.
 #[derive(Debug, Clone)]
 pub struct Merge {
     base: SnapshotManifest,
@@ -59,10 +59,10 @@ pub struct MergeConflict {
     pub reason: String,
 }
 
-/// What a merge did, or would do.
+/// The result of a merge, or of a plan of one.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct MergeReport {
-    /// What stays as it is here.
+    /// The paths that stay as they are here.
     pub merge_conflicts: Vec<MergeConflict>,
     /// The restore by which it was done: its changes, the files that were merged by lines, and what
     /// could not be done.
@@ -91,7 +91,7 @@ impl MergeReport {
 pub struct MergedState {
     /// Number of the snapshot in the session of the merge.
     pub number: u64,
-    /// What the merge will do.
+    /// The plan of the merge.
     pub report: MergeReport,
     /// The root of the state that it was made from.
     seen: ContentHash,
@@ -104,19 +104,19 @@ impl Merge {
         Self { base, theirs, selection, runs_at_work, time: sys::coarse_now() }
     }
 
-    /// Of these paths alone.
+    /// The same for these paths alone.
     #[must_use]
     pub fn of(self, selection: Selection) -> Self {
         Self { selection, ..self }
     }
 
-    /// With this treatment of runs that are at work in the project.
+    /// The same with this treatment of runs that are at work in the project.
     #[must_use]
     pub fn beside(self, runs_at_work: RunsAtWork) -> Self {
         Self { runs_at_work, ..self }
     }
 
-    /// What the other side did, as far as it is meant: files and directories, and new git
+    /// The selected changes of the other side: files and directories, and new git
     /// directories, which do not come along.
     fn changes(
         &self,
@@ -149,7 +149,7 @@ impl Merge {
         Ok((changes, of_git.map(|change| change.path).collect()))
     }
 
-    /// What is to come of the present state.
+    /// The merged state.
     fn wanted(
         &self,
         store: &dyn ObjectStore,
@@ -218,9 +218,7 @@ impl SnapshotManager {
     /// [`RestoreError`].
     pub fn plan_merge(&self, merge: &Merge) -> Result<MergeReport, RestoreError> {
         let states = self.states(merge.base.number)?;
-        let carried = self.plan_change(states, &|store, current: &Capture| {
-            merge.wanted(store, &current.merkle_root)
-        })?;
+        let carried = self.plan_change(states, &|store, current| merge.wanted(store, current))?;
         Ok(report(carried))
     }
 
@@ -236,24 +234,27 @@ impl SnapshotManager {
         merge: &Merge,
         checked: Option<&MergedState>,
     ) -> Result<MergeReport, RestoreError> {
-        let number = self.latest()?.manifest.number;
+        let latest = self.latest()?.manifest;
+        let number = latest.number;
         let carried = self.carry_out_change(
             number,
             &merge.runs_at_work,
             ToldAs::OwnWork,
+            // The last one is the merged state where there was a check.
+            checked.is_none().then_some(latest),
             &|store, current| {
-                if checked.is_some_and(|checked| checked.seen != current.merkle_root) {
+                if checked.is_some_and(|checked| checked.seen != *current) {
                     return Err(RestoreError::ChangedSinceCheck);
                 }
-                merge.wanted(store, &current.merkle_root)
+                merge.wanted(store, current)
             },
             || {},
         )?;
         Ok(report(carried))
     }
 
-    /// Stores what a merge would make of the live projects as a further snapshot of its session, and
-    /// changes nothing there. Paths that no merge can make (sockets, devices) are in the snapshot
+    /// Stores the result of a merge as a further snapshot of its session, and changes nothing in the
+    /// live projects. Paths that no merge can make (sockets, devices) are in the snapshot
     /// all the same.
     ///
     /// # Errors
@@ -319,7 +320,7 @@ fn totals_of(
 fn report(Carried { wanted, restore }: Carried) -> MergeReport {
     let Wanted { merged, conflicts, .. } = wanted;
     let paths: HashSet<PathBuf> = conflicts.iter().map(|conflict| conflict.path.clone()).collect();
-    // What is below a path that stays stays with it.
+    // A conflict of a path includes the paths below it.
     let is_named_above =
         |conflict: &Conflict| conflict.path.ancestors().skip(1).any(|above| paths.contains(above));
     let told = conflicts.iter().filter(|conflict| !is_named_above(conflict));

@@ -99,7 +99,7 @@ impl SnapshotManager {
         let (states, steps) = self.step_states(numbers)?;
         let target = states.target.manifest.clone();
         let carried = self.plan_change(states, &|store, current| {
-            self.without(store, &current.merkle_root, &steps, &target, asked)
+            self.without(store, current, &steps, &target, asked)
         })?;
         Ok(report(numbers, carried))
     }
@@ -118,10 +118,11 @@ impl SnapshotManager {
             newest,
             &asked.runs_at_work,
             ToldAs::UndoneSteps,
+            None,
             &|store, current| {
                 let (states, steps) = self.step_states(numbers)?;
                 let target = &states.target.manifest;
-                self.without(store, &current.merkle_root, &steps, target, asked)
+                self.without(store, current, &steps, target, asked)
             },
             || {
                 let last = self.load_manifest(newest).map(|last| last.step.unwrap_or_default());

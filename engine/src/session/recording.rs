@@ -297,6 +297,20 @@ impl Recording {
         self.manager.session().id()
     }
 
+    /// Removes the session, as if nothing had been recorded. Objects that only it needs are left to
+    /// the collector.
+    ///
+    /// # Errors
+    /// When it cannot be removed.
+    pub fn withdraw(mut self) -> Result<(), RecordError> {
+        if let Some(flush) = self.flush.take() {
+            flush.finish()?;
+        }
+        let session = self.manager.session();
+        let root = session.path().parent().map_or_else(PathBuf::new, Path::to_path_buf);
+        discard(&root, session)
+    }
+
     /// After the baseline could not be made durable: whether it is by now. The kernel says once
     /// that it lost something, and not what.
     fn look_again(&self, source: SnapshotError) -> Result<(), RecordError> {

@@ -41,6 +41,12 @@ pub(in crate::cli) struct CommandArgs {
 }
 
 impl CommandArgs {
+    /// A command with the grants of every command in a fork.
+    pub(in crate::cli) fn of(command: Vec<OsString>) -> Self {
+        let (grants, namespaces) = (GrantArgs::default(), NamespaceMode::default());
+        Self { profile: None, command, grants, namespaces }
+    }
+
     /// The profile that they name.
     pub(in crate::cli) fn profile(&self) -> Result<Option<FoundProfile>, CliError> {
         let surroundings = surroundings()?;
@@ -87,12 +93,9 @@ impl<'a> Entered<'a> {
         let mut grants = args.grants.clone();
         grants.allow.extend(self.fork.recorded_paths().cloned());
         let catalog = store.catalog()?;
-        let grants =
-            Grants::of(&grants, false, profile.as_ref(), &catalog, &command, context)?;
+        let grants = Grants::of(&grants, false, profile.as_ref(), &catalog, &command, context)?;
         if grants.policy.is_none() {
-            context.say(
-                "no sandbox: outside of the fork, the command can write wherever you can",
-            );
+            context.say("no sandbox: outside of the fork, the command can write wherever you can");
         }
         let profile = profile.map(|found| found.profile);
         let mut launch = Launch::new(&command, grants.policy.as_ref(), args.namespaces, false)?

@@ -27,7 +27,7 @@ fn says(session: &SessionSummary) -> String {
 ///
 /// # Errors
 /// That it is refused.
-pub(super) fn is_allowed(
+pub(in crate::cli) fn is_allowed(
     catalog: &Catalog,
     roots: &[PathBuf],
     selection: &Selection,

@@ -32,7 +32,7 @@ use nono_engine::snapshot::{SessionDir, SessionOrigin, SnapshotError, SnapshotMa
 use nono_engine::sys;
 
 pub(in crate::cli) use another_home::{AnotherHome, note_home};
-pub(in crate::cli) use at_work::command;
+pub(in crate::cli) use at_work::{command, is_allowed};
 pub(in crate::cli) use paths::{PartArgs, resolve};
 pub(in crate::cli) use preview::write_preview;
 pub(in crate::cli) use report::{
@@ -88,7 +88,10 @@ pub(in crate::cli) struct Restoring<'a> {
 }
 
 /// Refuses paths that an interrupted restore of any session left between two states.
-fn refuse_half_way(catalog: &Catalog, roots: &[PathBuf]) -> Result<(), CliError> {
+pub(in crate::cli) fn refuse_half_way(
+    catalog: &Catalog,
+    roots: &[PathBuf],
+) -> Result<(), CliError> {
     for session in catalog.interrupted_restores()?.sessions {
         let is_there = SessionSummary::of(&session)
             .map_or(true, |summary| roots.iter().any(|root| summary.concerns(root)));

@@ -29,7 +29,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// What `make` makes is the state that both sides begin with.
+    /// `make` makes the state that both sides begin with.
     fn new(make: impl FnOnce(&Path)) -> Self {
         let temp = tempfile::tempdir().unwrap();
         let project = temp.path().join("project");
@@ -55,7 +55,7 @@ impl Fixture {
         fs::read_to_string(self.project().join(name)).unwrap()
     }
 
-    /// What the other side does. The project is afterwards as both sides began.
+    /// The work of the other side. The project is afterwards as both sides began.
     fn there(&self, work: impl FnOnce(&Path)) -> SnapshotManifest {
         work(&self.project());
         let (theirs, _) = self.side.create_incremental().unwrap();

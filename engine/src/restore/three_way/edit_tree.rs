@@ -9,7 +9,7 @@ use crate::diff::EntryState;
 use crate::object::{ContentHash, LinkGroups, Node, Tree, TreeEntry};
 use crate::store::{ObjectStore, StoreError, read_links, read_root_tree, read_tree};
 
-/// What paths are to be; `None`: they go.
+/// The wanted states of paths; `None`: they go.
 pub(super) type Edits = BTreeMap<Vec<u8>, Option<Arc<EntryState>>>;
 
 /// Writes the root tree that has these paths as they are to be, and all else as it is.
@@ -74,7 +74,7 @@ fn rebuilt(
             (Some(None), _) => None,
             (Some(Some(state)), known) => {
                 let node = match (&state.node, known.map(|known| known.node)) {
-                    // What is in it is not for its own edit to say.
+                    // Its contents are not for its own edit to say.
                     (Node::Directory { .. }, Some(Node::Directory { tree })) => {
                         Node::Directory { tree }
                     }

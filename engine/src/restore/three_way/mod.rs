@@ -1,4 +1,4 @@
-//! What leads from one state to another, done in the present state.
+//! The change from one state to another, made in the present state.
 //!
 //! For each path there are three states: the one that a change begins with, the one that it leads
 //! to, and the present one. Where the present one is the first, it becomes the second. Where all
@@ -28,9 +28,7 @@ use crate::diff::Comparison;
 use crate::manifest::NotCaptured;
 use crate::object::ContentHash;
 use crate::restore::{OnConflict, RunsAtWork};
-use crate::snapshot::{
-    CacheUse, Capture, LoadedManifest, RestoreRecord, SnapshotManager, SnapshotManifest,
-};
+use crate::snapshot::{CacheUse, LoadedManifest, RestoreRecord, SnapshotManager, SnapshotManifest};
 use crate::store::{ObjectStore, OverlayStore};
 use edit_tree::apply;
 pub(super) use renames::Renames;
@@ -39,7 +37,7 @@ pub(super) use virtual_state::{Change, Conflict, Purpose, VirtualState};
 /// Maximum number of plans of a state that keeps changing.
 const ATTEMPTS: usize = 5;
 
-/// What is to come of the present state.
+/// A state that is made of the present one.
 pub(super) struct Wanted {
     pub(super) root: ContentHash,
     /// The paths that are to be another.
@@ -89,9 +87,9 @@ pub(super) struct Carried {
     pub(super) restore: RestoreReport,
 }
 
-/// Makes of the present state what is wanted.
+/// Makes of the present state, by its root, what is wanted.
 pub(super) type WantedOf<'a> =
-    &'a dyn Fn(&dyn ObjectStore, &Capture) -> Result<Wanted, RestoreError>;
+    &'a dyn Fn(&dyn ObjectStore, &ContentHash) -> Result<Wanted, RestoreError>;
 
 impl SnapshotManager {
     /// Says what a change of the present state would do. Writes nothing.
@@ -103,7 +101,7 @@ impl SnapshotManager {
         let overlay = OverlayStore::new(self.store());
         let (target, latest) = (&states.target.manifest, &states.latest);
         let current = self.capture_current(&overlay, target, latest, CacheUse::Read)?;
-        let wanted = wanted(&overlay, &current)?;
+        let wanted = wanted(&overlay, &current.merkle_root)?;
         let options = wanted.options();
         let mut restore = self.report(target.number, &options, true);
         let states = states.aiming_at(wanted.root, &current.not_captured);
@@ -119,12 +117,14 @@ impl SnapshotManager {
     }
 
     /// Changes the present state. The state before is kept as a snapshot of the session. `number`:
-    /// the snapshot that says what is tracked. `then` runs under the locks when all is done.
+    /// the snapshot that says what is tracked. `taken`: the present state, if a snapshot was taken
+    /// just now. `then` runs under the locks when all is done.
     pub(super) fn carry_out_change(
         &self,
         number: u64,
         runs_at_work: &RunsAtWork,
         told_as: ToldAs,
+        mut taken: Option<SnapshotManifest>,
         wanted: WantedOf<'_>,
         then: impl Fn(),
     ) -> Result<Carried, RestoreError> {
@@ -138,24 +138,30 @@ impl SnapshotManager {
         let _store_lock = self.lock_store()?;
         for _ in 0..ATTEMPTS {
             let states = self.states(number)?;
-            let (target, latest) = (&states.target.manifest, &states.latest);
-            let cache = CacheUse::ReadAndWrite;
-            let current = self.capture_current(self.store(), target, latest, cache)?;
-            let wanted = wanted(self.store(), &current)?;
+            let (root, left_out) = match taken.take() {
+                Some(taken) => (taken.merkle_root, taken.not_captured),
+                None => {
+                    let (target, latest) = (&states.target.manifest, &states.latest);
+                    let cache = CacheUse::ReadAndWrite;
+                    let current = self.capture_current(self.store(), target, latest, cache)?;
+                    (current.merkle_root, current.not_captured)
+                }
+            };
+            let wanted = wanted(self.store(), &root)?;
             let options = wanted.options();
             if wanted.paths.is_empty() {
                 let restore = self.report(number, &options, false);
                 return Ok(Carried { wanted, restore });
             }
-            // What was merged must survive a crash as well as what it replaces.
+            // A merged file must survive a crash as well as the one that it replaces.
             self.store().sync()?;
-            let states = states.aiming_at(wanted.root, &current.not_captured);
+            let states = states.aiming_at(wanted.root, &left_out);
             let states = States { are_own_work: told_as == ToldAs::OwnWork, ..states };
             let mut prepared = self.prepare(&states, &options)?;
             // Planned from a second look: what it saw has to be what was merged.
             let seen = prepared.before.safety.map(|safety| self.load_manifest(safety));
             let seen = seen.transpose()?.map(|manifest| manifest.merkle_root);
-            if seen.is_some_and(|seen| seen != current.merkle_root) {
+            if seen.is_some_and(|seen| seen != root) {
                 continue;
             }
             if !prepared.planned.blocked.is_empty() {
@@ -191,7 +197,7 @@ impl SnapshotManager {
 }
 
 impl States {
-    /// With another state as the one that is to be reached. What is not captured now stays so.
+    /// The same with another target. Paths that are not captured now stay so.
     fn aiming_at(self, root: ContentHash, left_out: &[NotCaptured]) -> Self {
         let manifest = SnapshotManifest {
             merkle_root: root,

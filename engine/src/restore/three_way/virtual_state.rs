@@ -23,7 +23,7 @@ pub(super) type State = Option<Arc<EntryState>>;
 pub(in crate::restore) enum Purpose {
     /// A step is taken back. A path that gets its former contents gets its former time.
     TakeBack,
-    /// What another side did is merged. A file that gets other contents gets this time, so that
+    /// The work of another side is merged. A file that gets other contents gets this time, so that
     /// programs that compare times (`make`) see that it is another.
     Merge(FileTime),
 }
@@ -243,7 +243,7 @@ impl<'a> VirtualState<'a> {
         }
     }
 
-    /// What is there now, with what leads from one state to another. New contents are stored.
+    /// The present state with the change from one state to another. New contents are stored.
     fn merged(
         &self,
         path: &[u8],
@@ -347,7 +347,7 @@ impl<'a> VirtualState<'a> {
         self.conflicts.push(Conflict { path, change: number, reason: reason.to_owned() });
     }
 
-    /// What a path is, edits included.
+    /// The state of a path, edits included.
     pub(in crate::restore) fn get(&self, path: &[u8]) -> Result<State, StoreError> {
         if let Some(edited) = self.edits.get(path) {
             return Ok(edited.clone());

@@ -16,6 +16,10 @@ use nono_engine::sys;
 /// Arguments of `nono try`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct TryArgs {
+    /// At the end, merge all that the command changed into the project, without a question, if the
+    /// command succeeded
+    #[arg(long, group = "end")]
+    keep: bool,
     /// At the end, discard all that the command changed, without a question
     #[arg(long, group = "end")]
     discard: bool,
@@ -29,6 +33,7 @@ pub(in crate::cli) struct TryArgs {
 /// What becomes of the fork.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
+    Keep,
     Discard,
     Leave,
 }
@@ -47,14 +52,25 @@ pub(in crate::cli) fn run(args: &TryArgs, store: &StoreArgs, context: &Context) 
         super::discard::discard(&fork)?;
         return ended;
     }
-    let end = args.end(&fork, context);
+    let succeeded = ended.as_ref().is_ok_and(|code| *code == 0);
+    let end = args.end(&fork, succeeded, context);
     match end {
+        Ok(End::Keep) => {
+            let leaving = |error: CliError| error.leaving(&format!("it is left as fork {name}"));
+            let code = super::merge::all_of(&name, store, context).map_err(leaving)?;
+            if code != 0 {
+                context.say(format_args!("the rest is left in fork {name}"));
+                return Ok(code);
+            }
+            super::discard::discard(&fork)?;
+        }
         Ok(End::Discard) => super::discard::discard(&fork)?,
         Ok(End::Leave) => {
             let name = fork.name();
             context.say(format_args!("it is left as fork {name}; the project is as it was"));
             context.say(format_args!("  see it:     {NONO} fork diff {name}"));
             context.say(format_args!("  enter it:   {NONO} fork enter {name}"));
+            context.say(format_args!("  keep it:    {NONO} fork merge {name} [PATH…]"));
             context.say(format_args!("  discard it: {NONO} fork discard {name}"));
         }
         // Nothing of what the command did is lost for that.
@@ -65,7 +81,7 @@ pub(in crate::cli) fn run(args: &TryArgs, store: &StoreArgs, context: &Context) 
 
 impl TryArgs {
     /// Says what changed, and finds out what becomes of it.
-    fn end(&self, fork: &Fork, context: &Context) -> Result<End, CliError> {
+    fn end(&self, fork: &Fork, succeeded: bool, context: &Context) -> Result<End, CliError> {
         let objects = super::objects(fork)?;
         let state = super::state(fork, &objects, context)?;
         let changed = super::changes_of(&state)?;
@@ -80,18 +96,23 @@ impl TryArgs {
             context.say("all of that is discarded");
             return Ok(End::Discard);
         }
-        if self.leave || !context.stdin_is_terminal || !context.stderr_is_terminal {
+        if self.keep && succeeded {
+            return Ok(End::Keep);
+        }
+        if self.leave || self.keep || !context.stdin_is_terminal || !context.stderr_is_terminal {
             return Ok(End::Leave);
         }
         loop {
-            match &*context.ask("discard it, leave it as a fork, or show the diff? [d/L/s] ")? {
+            let question = "keep it, discard it, leave it as a fork, or show the diff? [k/d/L/s] ";
+            match &*context.ask(question)? {
+                "k" | "keep" => return Ok(End::Keep),
                 "d" | "discard" => return Ok(End::Discard),
                 "" | "l" | "L" | "leave" => return Ok(End::Leave),
                 "s" | "show" => {
                     let (old, new) = (state.base(), state.manifest());
                     write_diff(&state, old, &state, new, DiffStyle::Patch, context)?;
                 }
-                _ => context.say("d, l or s"),
+                _ => context.say("k, d, l or s"),
             }
         }
     }

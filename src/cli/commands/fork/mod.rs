@@ -1,13 +1,16 @@
 //! `nono fork`: writable layers over recorded states, and commands in them.
 
 pub(in crate::cli) mod attempt;
+mod commits;
 mod diff;
 mod discard;
 mod enter;
 pub(in crate::cli) mod list;
+mod merge;
 mod rename;
 mod show;
 mod snapshot;
+pub(in crate::cli) mod trial;
 
 use clap::{Args, Subcommand};
 
@@ -47,6 +50,8 @@ enum ForkAction {
     Diff(diff::ForkDiffArgs),
     /// Show a fork: its state below, its changes, and what it lacks
     Show(show::ShowArgs),
+    /// Merge what was done in a fork into the project: files three ways, commits as a branch
+    Merge(merge::MergeArgs),
     /// Give a fork another name
     Rename(rename::RenameArgs),
     /// Remove forks with all that was changed in them
@@ -79,6 +84,7 @@ pub(in crate::cli) fn run(args: &ForkCommand, store: &StoreArgs, context: &Conte
         Some(ForkAction::Enter(args)) => enter::run(args, store, context),
         Some(ForkAction::Diff(args)) => diff::run(args, store, context),
         Some(ForkAction::Show(args)) => show::run(args, store, context),
+        Some(ForkAction::Merge(args)) => merge::run(args, store, context),
         Some(ForkAction::Rename(args)) => rename::run(args, store, context),
         Some(ForkAction::Discard(args)) => discard::run(args, store, context),
         Some(ForkAction::Snapshot(args)) => snapshot::run(args, store, context),
@@ -174,8 +180,7 @@ fn say_what_it_lacks(fork: &Fork, context: &Context) -> Result<(), CliError> {
     let is_missing = |path: &std::path::Path| {
         !live.iter().any(|live| path.starts_with(live)) && matches!(sys::kind_of(path), Ok(Some(_)))
     };
-    let missing: Vec<_> =
-        base.not_captured.iter().filter(|left| is_missing(&left.path)).collect();
+    let missing: Vec<_> = base.not_captured.iter().filter(|left| is_missing(&left.path)).collect();
     for left in missing.iter().take(context.at_most(MAX_NAMED)) {
         let path = Shown::path(&left.path);
         context.say(format_args!("  not in the fork: {path} ({})", left.reason));

@@ -1,0 +1,379 @@
+//! `nono fork merge`: what was done in a fork, merged into the project.
+//!
+//! The files merge three ways, with the state that the fork began with as the base. The commits
+//! arrive as branches. Both are the work of a session of the merge, so `nono undo` takes them back.
+//! With `--check`, the merged state is tried in a throw-away fork first.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Serialize;
+
+use super::commits::{self, Branch};
+use super::trial::{self, Output, Trials};
+use crate::cli::Outcome;
+use crate::cli::args::{StoreArgs, ThreadArgs, named_project};
+use crate::cli::context::{Context, YELLOW};
+use crate::cli::error::CliError;
+use crate::cli::forking::{CommandArgs, forks_of};
+use crate::cli::offer::NONO;
+use crate::cli::progress::Bar;
+use crate::cli::render::{Palette, summary_line};
+use crate::cli::repositories::Repositories;
+use crate::cli::restoring::{is_allowed, print_changes, refuse_half_way, resolve};
+use nono_engine::diff::{ChangeSummary, relative_to_roots};
+use nono_engine::fork::{Fork, NotTaken};
+use nono_engine::path_text::Shown;
+use nono_engine::restore::{Merge, MergeReport, MergedState, RestoreError, RunsAtWork, Selection};
+use nono_engine::session::{RecordRequest, Recording};
+use nono_engine::snapshot::{Budget, SessionOrigin, SnapshotManager, SnapshotManifest};
+use nono_engine::sys;
+
+/// Maximum number of checks of a project that keeps changing meanwhile.
+const MAX_CHECKS: usize = 3;
+
+/// Arguments of `nono fork merge`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct MergeArgs {
+    /// The fork
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Files, directories or globs to merge [default: everything]
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Run this command line in a copy of the merged state first: nothing is merged unless it
+    /// succeeds
+    #[arg(long, value_name = "CMD")]
+    check: Option<OsString>,
+    /// Only say what would be merged
+    #[arg(long, conflicts_with = "check")]
+    dry_run: bool,
+    /// Merge files alone: commits of the fork stay there
+    #[arg(long, conflicts_with = "commits_only")]
+    no_commits: bool,
+    /// Fetch commits alone: files stay as they are
+    #[arg(long, conflicts_with_all = ["check", "paths"])]
+    commits_only: bool,
+    /// Merge also while a run is at work in the project
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    threads: ThreadArgs,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The result of a merge.
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    fork: &'a str,
+    /// The session of the merge; none where nothing was merged.
+    merge_session: Option<String>,
+    /// The exit code of the check.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    check: Option<u8>,
+    branches: &'a [Branch],
+    /// Entries of the fork that are no part of its state.
+    not_taken: &'a [NotTaken],
+    #[serde(flatten)]
+    files: Option<&'a MergeReport>,
+}
+
+/// The sides of a merge.
+struct Sides {
+    fork: Fork,
+    /// The manager of the fork's session.
+    manager: SnapshotManager,
+    base: SnapshotManifest,
+    theirs: SnapshotManifest,
+    not_taken: Vec<NotTaken>,
+    roots: Vec<PathBuf>,
+}
+
+impl Sides {
+    /// Records the state of a fork.
+    fn of(args: &MergeArgs, store: &StoreArgs, context: &Context) -> Result<Self, CliError> {
+        let fork = forks_of(store)?.find(&args.name)?;
+        let threads = args.threads.count(context)?;
+        let manager = SnapshotManager::open(fork.session()?.path())?
+            .with_threads(threads)
+            .with_compression(args.threads.compression());
+        let bar = Bar::new(context, "recording the fork");
+        let taken = fork.snapshot(None, bar.clone(), threads);
+        bar.finish();
+        let taken = taken?;
+        let base = fork.base()?;
+        let roots = base.roots.iter().map(|root| root.path.clone()).collect();
+        let (theirs, not_taken) = (taken.manifest, taken.not_taken);
+        Ok(Self { fork, manager, base, theirs, not_taken, roots })
+    }
+
+    fn merge(&self, args: &MergeArgs, runs_at_work: RunsAtWork) -> Result<Merge, CliError> {
+        let paths = args.paths.iter().map(|path| resolve(path, &self.roots));
+        let selection = Selection {
+            paths: paths.collect::<Result<_, _>>()?,
+            base: Some(sys::current_or_former_dir()?),
+            ..Selection::default()
+        };
+        let merge = Merge::new(self.base.clone(), self.theirs.clone());
+        Ok(merge.of(selection).beside(runs_at_work))
+    }
+
+    fn branches(&self, args: &MergeArgs) -> Result<Vec<Branch>, CliError> {
+        // Chosen paths are files.
+        if args.no_commits || !args.paths.is_empty() {
+            return Ok(Vec::new());
+        }
+        commits::branches(&self.manager, &self.base, &self.theirs, self.fork.name())
+    }
+}
+
+pub(in crate::cli) fn run(args: &MergeArgs, store: &StoreArgs, context: &Context) -> Outcome {
+    if let Some(line) = &args.check {
+        let command = CommandArgs::of(trial::shell_command(line));
+        if let Some(outcome) = trial::run_marked(&command, store, context) {
+            return outcome;
+        }
+    }
+    let catalog = store.catalog()?;
+    let sides = Sides::of(args, store, context)?;
+    refuse_half_way(&catalog, &sides.roots)?;
+    let branches = sides.branches(args)?;
+    if args.dry_run {
+        let merge = sides.merge(args, RunsAtWork::Ignore)?;
+        let bar = Bar::new(context, "comparing");
+        let planned = match args.commits_only {
+            true => Ok(None),
+            false => sides.manager.clone().with_progress(bar.clone()).plan_merge(&merge).map(Some),
+        };
+        bar.finish();
+        return print(args, &sides, planned?.as_ref(), &branches, None, None, context);
+    }
+    let asks_nothing = args.json;
+    let everything = Selection::default();
+    let Some(allowed) =
+        is_allowed(&catalog, &sides.roots, &everything, args.force, asks_nothing, context)?
+    else {
+        return Ok(1);
+    };
+    let at_work = if args.force { RunsAtWork::Ignore } else { RunsAtWork::Allow(allowed) };
+    let merge = sides.merge(args, at_work)?;
+    carry_out(args, &sides, &merge, branches, store, context)
+}
+
+/// Merges all of a fork: what `nono try` does with a fork that is kept.
+pub(super) fn all_of(name: &str, store: &StoreArgs, context: &Context) -> Outcome {
+    let args = MergeArgs {
+        name: name.to_owned(),
+        paths: Vec::new(),
+        check: None,
+        dry_run: false,
+        no_commits: false,
+        commits_only: false,
+        force: false,
+        threads: ThreadArgs::default(),
+        json: false,
+    };
+    run(&args, store, context)
+}
+
+/// Merges in a session of the merge. Where nothing comes of it, there is no session.
+fn carry_out(
+    args: &MergeArgs,
+    sides: &Sides,
+    merge: &Merge,
+    mut branches: Vec<Branch>,
+    store: &StoreArgs,
+    context: &Context,
+) -> Outcome {
+    let bar = Bar::new(context, "recording the state before");
+    let started = Recording::start(&request(args, sides, context)?, bar.clone());
+    bar.finish();
+    let recording = started?;
+    let mut check = None;
+    let files = match args.commits_only {
+        true => Ok(None),
+        false => merge_files(args, merge, &recording, &mut check, store, context).map(Some),
+    };
+    let files = match files {
+        Ok(files) => files,
+        Err(error) => {
+            // An interrupted restore needs its session.
+            if !recording.manager().session().has_restore_journal()? {
+                recording.withdraw()?;
+            }
+            return Err(error);
+        }
+    };
+    if check.is_some_and(|code| code != 0) {
+        recording.withdraw()?;
+        return print(args, sides, files.as_ref(), &branches, check, None, context);
+    }
+    let (base, theirs) = (&sides.base, &sides.theirs);
+    commits::arrive(&mut branches, &sides.manager, base, theirs)?;
+    let is_nothing = files.as_ref().is_none_or(|it| it.restore.changes.is_empty())
+        && branches.iter().all(|branch| branch.left.is_some());
+    let session = match is_nothing {
+        true => {
+            recording.withdraw()?;
+            None
+        }
+        false => {
+            let id = recording.session_id();
+            recording.finish(Some(0))?;
+            Some(id)
+        }
+    };
+    print(args, sides, files.as_ref(), &branches, check, session, context)
+}
+
+fn request(args: &MergeArgs, sides: &Sides, context: &Context) -> Result<RecordRequest, CliError> {
+    let mut command: Vec<OsString> = ["nono", "fork", "merge"].map(OsString::from).to_vec();
+    command.push(args.name.clone().into());
+    command.extend(args.paths.iter().map(|path| path.clone().into_os_string()));
+    let exclusion = sides.base.roots.first().map(|root| root.exclusion.clone());
+    Ok(RecordRequest {
+        root: sides.fork.root().to_owned(),
+        command,
+        tracked_paths: sides.roots.clone(),
+        exclusion: exclusion.unwrap_or_default(),
+        budget: Budget::UNLIMITED,
+        compression: args.threads.compression(),
+        threads: args.threads.count(context)?,
+        origin: SessionOrigin::Run,
+        label: None,
+    })
+}
+
+/// Merges the files, if the check of the merged state succeeds. `check` gets its exit code.
+fn merge_files(
+    args: &MergeArgs,
+    merge: &Merge,
+    recording: &Recording,
+    check: &mut Option<u8>,
+    store: &StoreArgs,
+    context: &Context,
+) -> Result<MergeReport, CliError> {
+    let manager = recording.manager();
+    let merged = |checked: Option<&MergedState>| {
+        let bar = Bar::new(context, "merging");
+        let merged = manager.clone().with_progress(bar.clone()).merge(merge, checked);
+        bar.finish();
+        merged
+    };
+    if args.check.is_none() {
+        return Ok(merged(None)?);
+    }
+    let trials = Trials::new(store)?;
+    for _ in 0..MAX_CHECKS {
+        let state = manager.merged_state(merge)?;
+        let code = trials.run(&manager.load_manifest(state.number)?, Output::Shown)?;
+        *check = Some(code);
+        if code != 0 {
+            return Ok(state.report);
+        }
+        match merged(Some(&state)) {
+            Err(RestoreError::ChangedSinceCheck) => {
+                context.say("the project changed meanwhile: the check begins anew");
+            }
+            merged => return Ok(merged?),
+        }
+    }
+    Err(CliError::from(RestoreError::ChangedSinceCheck).leaving("nothing was merged"))
+}
+
+fn print(
+    args: &MergeArgs,
+    sides: &Sides,
+    files: Option<&MergeReport>,
+    branches: &[Branch],
+    check: Option<u8>,
+    session: Option<String>,
+    context: &Context,
+) -> Outcome {
+    let Sides { fork, roots, not_taken, .. } = sides;
+    let is_done = check.is_none_or(|code| code == 0);
+    let is_complete = is_done
+        && files.is_none_or(MergeReport::is_complete)
+        && not_taken.is_empty()
+        && branches.iter().all(|branch| branch.left.is_none());
+    let code = u8::from(!is_complete);
+    if args.json {
+        let report =
+            Report { fork: fork.name(), merge_session: session, check, branches, not_taken, files };
+        context.json(&report)?;
+        return Ok(code);
+    }
+    let name = fork.name();
+    if let Some(code) = check.filter(|_| !is_done) {
+        context.fall_short(format_args!(
+            "nothing was merged: the check of the merged state ended with exit code {code}"
+        ));
+        context.say(format_args!("fork {name} stays as it is: {NONO} fork enter {name}"));
+        return Ok(1);
+    }
+    let inside = |path: &Path| {
+        Shown::bytes(relative_to_roots(path.as_os_str().as_bytes(), roots)).to_string()
+    };
+    let left = |path: &str, reason: &dyn std::fmt::Display| -> Result<(), CliError> {
+        if context.is_quiet() {
+            context.fall_short(format_args!("{path} was left: {reason}"));
+        }
+        let mut out = context.out_done(args.dry_run);
+        writeln!(out, "{YELLOW}! left{YELLOW:#}  {path}: {reason}")?;
+        Ok(out.flush()?)
+    };
+    if let Some(files) = files {
+        let restore = &files.restore;
+        let none = Repositories::default();
+        print_changes(&restore.changes, &[], &none, roots, args.dry_run, context)?;
+        let mut out = context.out_done(args.dry_run);
+        for path in &restore.merged {
+            writeln!(out, "  merged with changes here: {}", inside(path))?;
+        }
+        out.flush()?;
+        for conflict in &files.merge_conflicts {
+            left(&inside(&conflict.path), &conflict.reason)?;
+        }
+        for skipped in &restore.skipped {
+            left(&inside(&skipped.path), &skipped.reason)?;
+        }
+    }
+    for entry in not_taken {
+        left(&inside(&entry.path), &entry.reason)?;
+    }
+    for branch in branches {
+        match &branch.left {
+            Some(reason) => left(&branch.branch, reason)?,
+            None => {
+                let what = if args.dry_run { "would become" } else { "became" };
+                context.say(format_args!(
+                    "commit {} {what} branch {}",
+                    branch.commit.short(),
+                    Shown::bytes(branch.branch.as_bytes())
+                ));
+            }
+        }
+    }
+    let project = named_project(roots);
+    let changes = files.map(|files| &files.restore.changes[..]).unwrap_or_default();
+    let done = if args.dry_run { "would be merged" } else { "merged" };
+    match changes {
+        [] => context.say(format_args!("no file of fork {name} {done} into {project}")),
+        changes => {
+            let summary = summary_line(&ChangeSummary::of(changes), &Palette::coloured());
+            context.say(format_args!("fork {name} {done} into {project}: {summary}"));
+        }
+    }
+    if files.is_some_and(|files| !files.merge_conflicts.is_empty()) {
+        context.say(format_args!("the fork's side of what was left: {NONO} fork diff {name}"));
+    }
+    if let Some(session) = session {
+        context.say(format_args!("take this back: {NONO} undo {session}"));
+    }
+    Ok(code)
+}

@@ -1,0 +1,322 @@
+//! `nono fork merge`: what agents did in forks comes into a real git project, or is named.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use serde_json::{Value, json};
+
+use crate::fixture::{Finished, Fixture, finished};
+use crate::forks::has_forks;
+use crate::git_history::settings;
+use crate::observe::{assert_same, observe};
+use crate::scene::contents;
+
+/// A text with four values, each between lines of its own.
+fn text(values: [&str; 4]) -> String {
+    let section = |(at, value): (usize, &&str)| format!("{at} begins\n{value}\n{at} ends\n");
+    values.iter().enumerate().map(section).collect()
+}
+
+/// A repository with one commit, as three agents find it.
+fn repository(fixture: &Fixture) {
+    settings(fixture);
+    fixture.write("text", text(["0"; 4]));
+    fixture.write("shared", "0\n");
+    fixture.write("gone", "gone\n");
+    by_hand(fixture, "git init -q && git add . && git commit -qm first");
+    fixture.write(".env", "SECRET=1\n");
+}
+
+fn by_hand(fixture: &Fixture, script: &str) -> Finished {
+    let mut shell = fixture.command_of("sh", &["-c", script]);
+    finished(shell.env("GIT_OPTIONAL_LOCKS", "0").output().unwrap()).success()
+}
+
+fn fork(fixture: &Fixture, name: &str, script: &str) {
+    fixture.nono(&["fork", name, "--", "sh", "-ec", script]).success();
+}
+
+fn read(fixture: &Fixture, name: &str) -> String {
+    fs::read_to_string(fixture.project().join(name)).unwrap()
+}
+
+fn said(fixture: &Fixture, arguments: &[&str]) -> String {
+    finished(fixture.command_of("git", arguments).output().unwrap()).success().stdout
+}
+
+fn conflicts(fixture: &Fixture, report: &Value) -> Vec<String> {
+    let project = format!("{}/", fixture.project().display());
+    let path = |entry: &Value| entry["path"].as_str().unwrap().replace(&project, "");
+    report["merge_conflicts"].as_array().unwrap().iter().map(path).collect()
+}
+
+fn a_day_with_three_agents(fixture: &Fixture) {
+    repository(fixture);
+    let head = said(fixture, &["rev-parse", "HEAD"]);
+    let edit = |line: usize, value: &str| format!("sed -i '{line}s/.*/{value}/' text");
+    fork(fixture, "a", &format!("{}; git commit -qam of-a; echo a > new-a; rm gone", edit(2, "a")));
+    fork(
+        fixture,
+        "b",
+        &format!("{}; echo b > shared; git commit -qam of-b; cat .env > seen", edit(8, "b")),
+    );
+    fork(fixture, "c", &format!("{}; echo c > shared", edit(2, "c")));
+    let before = observe(&fixture.project());
+    assert_eq!(read(fixture, "text"), text(["0"; 4]), "nothing of the project has changed");
+
+    let merged = fixture.nono(&["fork", "merge", "a", "--json"]).success().json();
+    assert_eq!(conflicts(fixture, &merged), [""; 0], "{merged}");
+    assert_eq!(merged["branches"][0]["branch"], json!("fork/a"), "{merged}");
+    assert_eq!(read(fixture, "text"), text(["a", "0", "0", "0"]));
+    assert_eq!(read(fixture, "new-a"), "a\n");
+    assert!(!fixture.project().join("gone").exists());
+    assert_eq!(said(fixture, &["log", "--format=%s", "fork/a"]), "of-a\nfirst\n");
+    assert_eq!(said(fixture, &["rev-parse", "HEAD"]), head, "HEAD stays");
+    let reflog = said(fixture, &["reflog", "show", "fork/a"]);
+    assert!(reflog.contains("nono fork merge"), "{reflog}");
+    assert_eq!(said(fixture, &["diff", "--cached", "--name-only"]), "", "the index stays");
+    by_hand(fixture, "git fsck --strict");
+
+    // The second one is merged with the result of the first, and with what the user did since.
+    fixture.write("mine", "mine\n");
+    let after_first = observe(&fixture.project());
+    let told = fixture.nono(&["fork", "merge", "b"]).success();
+    assert!(told.says("merged with changes here: text"), "{}{}", told.stdout, told.stderr);
+    assert!(told.says("became branch fork/b"), "{}", told.stderr);
+    assert_eq!(read(fixture, "text"), text(["a", "0", "b", "0"]));
+    assert_eq!(read(fixture, "shared"), "b\n");
+    assert_eq!(read(fixture, "seen"), "SECRET=1\n", "what git ignores was in the fork");
+    let after_second = observe(&fixture.project());
+
+    let planned = fixture.nono(&["fork", "merge", "c", "--dry-run", "--json"]);
+    assert_eq!(planned.code, 1, "{}", planned.stderr);
+    assert_eq!(conflicts(fixture, &planned.json()), ["shared", "text"]);
+    assert_same(&after_second, &observe(&fixture.project()));
+    fixture.nono(&["fork", "discard", "c"]).success();
+
+    fixture.nono(&["undo", "--yes"]).success();
+    assert_eq!(
+        contents(&observe(&fixture.project())).get(&fixture.project().join("text")),
+        contents(&after_first).get(&fixture.project().join("text")),
+    );
+    assert_eq!(read(fixture, "mine"), "mine\n", "it was there before the merge");
+    assert_eq!(said(fixture, &["branch", "--list", "fork/b"]), "", "the branch went, too");
+    assert_eq!(said(fixture, &["rev-parse", "HEAD"]), head);
+    fixture.nono(&["redo", "--yes"]).success();
+    assert_eq!(read(fixture, "text"), text(["a", "0", "b", "0"]));
+    assert_eq!(said(fixture, &["log", "-1", "--format=%s", "fork/b"]), "of-b\n");
+    fixture.nono(&["undo", "--yes"]).success();
+    fixture.nono(&["undo", "--yes"]).success();
+    assert_eq!(read(fixture, "text"), text(["0"; 4]));
+    let now = contents(&observe(&fixture.project()));
+    for name in ["text", "shared", "gone", ".env"] {
+        let path = fixture.project().join(name);
+        assert_eq!(now.get(&path), contents(&before).get(&path), "{name}");
+    }
+    by_hand(fixture, "git fsck --strict");
+    fixture.nono(&["verify", "--all"]).success();
+}
+
+#[test]
+fn of_three_agents_two_are_merged_one_is_discarded_and_the_second_merge_is_undone() {
+    let fixture = Fixture::new();
+    if has_forks(&fixture) {
+        a_day_with_three_agents(&fixture);
+    }
+}
+
+#[test]
+fn three_agents_of_an_ordinary_user_are_merged_as_well() {
+    let fixture = Fixture::ordinary_user();
+    if has_forks(&fixture) {
+        a_day_with_three_agents(&fixture);
+    }
+}
+
+#[test]
+fn a_check_that_fails_leaves_everything_and_one_that_succeeds_lets_the_merge_land() {
+    let fixture = Fixture::new();
+    if !has_forks(&fixture) {
+        return;
+    }
+    fixture.write("text", text(["0"; 4]));
+    fork(&fixture, "idea", "sed -i '2s/.*/good/' text");
+    fixture.write("text", text(["0", "0", "0", "mine"]));
+    let before = observe(&fixture.project());
+    let failing = "grep -q good text && grep -q mine text && echo written > text && exit 3";
+    let refused = fixture.nono(&["fork", "merge", "idea", "--check", failing]);
+    refused.fails(1, "the check of the merged state ended with exit code 3");
+    assert_same(&before, &observe(&fixture.project()));
+    let sessions = fixture.nono(&["list", "--json"]).success().json();
+    let is_merge = |it: &Value| it["command"].to_string().contains("merge");
+    assert!(!sessions.as_array().unwrap().iter().any(is_merge), "{sessions}");
+    let passing = "grep -q good text && grep -q mine text && touch made-by-the-check";
+    let merged = fixture.nono(&["fork", "merge", "idea", "--check", passing, "--json"]);
+    let merged = merged.success().json();
+    assert_eq!(merged["check"], json!(0), "{merged}");
+    assert_eq!(read(&fixture, "text"), text(["good", "0", "0", "mine"]));
+    assert!(!fixture.project().join("made-by-the-check").exists());
+    let forks = fixture.nono(&["forks", "--json"]).success().stdout;
+    assert!(!forks.contains("trial-"), "{forks}");
+    fixture.nono(&["undo", "--yes"]).success();
+    assert_eq!(read(&fixture, "text"), text(["0", "0", "0", "mine"]));
+}
+
+#[test]
+fn a_trial_that_is_kept_is_merged_if_its_command_succeeded() {
+    let fixture = Fixture::ordinary_user();
+    if !has_forks(&fixture) {
+        return;
+    }
+    fixture.write("text", text(["0"; 4]));
+    let script = "sed -i '2s/.*/tried/' text; echo new > new";
+    let told = fixture.nono(&["try", "--keep", "--", "sh", "-c", script]).success();
+    assert!(told.says("take this back: nono undo"), "{}", told.stderr);
+    assert_eq!(read(&fixture, "text"), text(["tried", "0", "0", "0"]));
+    assert_eq!(read(&fixture, "new"), "new\n");
+    assert_eq!(fixture.nono(&["forks", "--json"]).success().stdout, "[]\n");
+    fixture.nono(&["undo", "--yes"]).success();
+    assert_eq!(read(&fixture, "text"), text(["0"; 4]));
+    assert!(!fixture.project().join("new").exists());
+    let failed = fixture.nono(&["try", "--keep", "--", "sh", "-c", "echo bad > new; exit 4"]);
+    assert_eq!(failed.code, 4, "{}", failed.stderr);
+    assert!(failed.says("it is left as fork try-"), "{}", failed.stderr);
+    assert!(!fixture.project().join("new").exists());
+}
+
+#[test]
+fn what_both_sides_changed_stays_without_markers_and_is_named() {
+    let fixture = Fixture::new();
+    if !has_forks(&fixture) {
+        return;
+    }
+    fixture.write("both", "0\n");
+    fork(&fixture, "idea", "echo there > both; echo new > new");
+    fixture.write("both", "here\n");
+    let told = fixture.nono(&["fork", "merge", "idea"]);
+    assert_eq!(told.code, 1, "{}", told.stderr);
+    assert!(told.says("left  both: both sides changed"), "{}{}", told.stdout, told.stderr);
+    assert_eq!(read(&fixture, "both"), "here\n");
+    assert_eq!(read(&fixture, "new"), "new\n");
+    // Chosen paths alone, and nothing that is there already.
+    fork(&fixture, "other", "echo 1 > one; echo 2 > two");
+    fixture.nono(&["fork", "merge", "other", "one"]).success();
+    assert_eq!(read(&fixture, "one"), "1\n");
+    assert!(!fixture.project().join("two").exists());
+    fixture.nono(&["fork", "merge", "other", "nowhere"]).fails(1, "nowhere");
+    fixture.nono(&["fork", "merge", "other", "one"]).success();
+    let again = fixture.nono(&["fork", "merge", "missing"]);
+    again.fails(1, "there is no fork missing");
+}
+
+#[test]
+fn commits_come_alone_or_not_at_all_and_a_second_merge_moves_the_branch_on() {
+    let fixture = Fixture::new();
+    if !has_forks(&fixture) {
+        return;
+    }
+    repository(&fixture);
+    fork(&fixture, "idea", "echo 1 > shared; git commit -qam one; git tag v1");
+    fixture.nono(&["fork", "merge", "idea", "--commits-only"]).success();
+    assert_eq!(read(&fixture, "shared"), "0\n");
+    assert_eq!(said(&fixture, &["log", "-1", "--format=%s", "fork/idea"]), "one\n");
+    fixture
+        .nono(&["fork", "enter", "idea", "--", "sh", "-ec", "git commit -q --allow-empty -m two"])
+        .success();
+    fixture.nono(&["fork", "merge", "idea", "--no-commits"]).success();
+    assert_eq!(read(&fixture, "shared"), "1\n");
+    assert_eq!(said(&fixture, &["log", "-1", "--format=%s", "fork/idea"]), "one\n");
+    fixture.nono(&["fork", "merge", "idea"]).success();
+    assert_eq!(said(&fixture, &["log", "-1", "--format=%s", "fork/idea"]), "two\n");
+    assert_eq!(said(&fixture, &["reflog", "show", "fork/idea"]).lines().count(), 2);
+    // The user's own commits on that branch stay.
+    by_hand(
+        &fixture,
+        "git stash -q; git checkout -q fork/idea; git commit -q --allow-empty -m mine",
+    );
+    fixture
+        .nono(&["fork", "enter", "idea", "--", "sh", "-ec", "git commit -q --allow-empty -m three"])
+        .success();
+    let refused = fixture.nono(&["fork", "merge", "idea", "--commits-only"]);
+    assert_eq!(refused.code, 1, "{}", refused.stderr);
+    assert!(refused.says("fork/idea is checked out"), "{}{}", refused.stdout, refused.stderr);
+    by_hand(&fixture, "git checkout -q main");
+    let refused = fixture.nono(&["fork", "merge", "idea", "--commits-only"]);
+    assert!(refused.says("has commits that the fork does not have"), "{}", refused.stdout);
+    assert_eq!(said(&fixture, &["log", "-1", "--format=%s", "fork/idea"]), "mine\n");
+}
+
+#[test]
+fn objects_with_other_bytes_and_ways_out_of_the_repository_bring_no_branch() {
+    let fixture = Fixture::new();
+    if !has_forks(&fixture) {
+        return;
+    }
+    repository(&fixture);
+    let forge = "old=$(git rev-parse HEAD~1 | sed 's,..,&/,'); \
+                 new=$(git rev-parse HEAD | sed 's,..,&/,'); \
+                 chmod u+w .git/objects/$new; cp .git/objects/$old .git/objects/$new";
+    fork(&fixture, "forged", &format!("echo 1 > shared; git commit -qam forged; {forge}"));
+    let told = fixture.nono(&["fork", "merge", "forged"]);
+    assert_eq!(told.code, 1, "{}", told.stderr);
+    assert!(told.says("has other bytes"), "{}{}", told.stdout, told.stderr);
+    assert_eq!(read(&fixture, "shared"), "1\n", "files are another matter");
+    assert_eq!(said(&fixture, &["branch", "--list", "fork/*"]), "");
+    by_hand(&fixture, "git fsck --strict");
+    let outside = fixture.path("outside");
+    fs::create_dir(&outside).unwrap();
+    symlink(&outside, fixture.project().join(".git/refs/heads/fork")).unwrap();
+    fork(&fixture, "plain", "git commit -q --allow-empty -m plain");
+    let told = fixture.nono(&["fork", "merge", "plain", "--commits-only"]);
+    assert_eq!(told.code, 1, "{}", told.stderr);
+    assert!(told.says("is a symlink"), "{}{}", told.stdout, told.stderr);
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+}
+
+/// Killed anywhere, a merge leaves the state before, or the merged one, or a journal that leads to
+/// either.
+fn killed_at_each_point(abort: bool) {
+    let fixture = Fixture::in_memory();
+    if !has_forks(&fixture) {
+        return;
+    }
+    fixture.write("text", text(["0"; 4]));
+    fixture.write("gone/file", "gone\n");
+    fork(&fixture, "idea", "sed -i '2s/.*/there/' text; rm -r gone; mkdir new; echo 1 > new/file");
+    fixture.write("text", text(["0", "0", "0", "here"]));
+    let old = contents(&observe(&fixture.project()));
+    fixture.copy_state("", "pristine");
+    fixture.nono(&["fork", "merge", "idea"]).success();
+    let new = contents(&observe(&fixture.project()));
+    assert_ne!(old, new);
+    let (mut point, mut resumed) = (1, 0);
+    loop {
+        fixture.copy_state("pristine", "");
+        let mut command = fixture.command(&["fork", "merge", "idea"]);
+        let output = command.env("NONO_FAIL_POINT", point.to_string()).output().unwrap();
+        let done = finished(output);
+        if done.code == 0 {
+            break;
+        }
+        assert_eq!(done.code, -1, "at point {point}: {}", done.stderr);
+        let way: &[&str] = if abort { &["--abort"] } else { &[] };
+        let ended = fixture.nono(&[&["rollback", "resume"], way].concat());
+        assert!(!ended.says("error:"), "at point {point}: {}", ended.stderr);
+        resumed += usize::from(ended.code == 0 && !ended.says("no restore was interrupted"));
+        let now = contents(&observe(&fixture.project()));
+        assert!(now == old || now == new, "at point {point}: neither state: {now:#?}");
+        fixture.nono(&["verify", "--all"]).success();
+        point += 1;
+    }
+    assert!(resumed > 5, "{resumed} of {point} points are in the commit");
+}
+
+#[test]
+fn a_merge_killed_at_any_point_is_finished() {
+    killed_at_each_point(false);
+}
+
+#[test]
+fn a_merge_killed_at_any_point_is_taken_back() {
+    killed_at_each_point(true);
+}
