@@ -85,6 +85,9 @@ pub(super) enum Command {
     /// Run a command in a fork of its own, then keep or discard it
     #[cfg(feature = "mount")]
     Try(commands::fork::attempt::TryArgs),
+    /// Find the recorded state at which a command began to fail
+    #[cfg(feature = "mount")]
+    Bisect(commands::bisect::BisectArgs),
     /// Record containers with their volumes, and bring them back
     #[cfg(feature = "container")]
     Container {

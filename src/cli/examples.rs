@@ -194,6 +194,13 @@ const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
         ],
     ),
     (
+        "bisect",
+        [
+            ("nono bisect -- make test", "since when the tests fail"),
+            ("nono bisect --good latest/0 --jobs 4 -- ./check", "four states at once"),
+        ],
+    ),
+    (
         "agent install",
         [
             ("nono agent install", "hooks for all agents that are used here"),

@@ -89,6 +89,8 @@ fn need(command: &Command) -> Named {
             Command::Forks(_) => Named(Need::Reading, "forks"),
             #[cfg(feature = "mount")]
             Command::Try(_) => Named(Need::Writing, "try"),
+            #[cfg(feature = "mount")]
+            Command::Bisect(_) => Named(Need::Writing, "bisect"),
             #[cfg(feature = "container")]
             Command::Container { .. } => Named(Need::Writing, "container"),
             Command::Import(_) => Named(Need::Writing, "import"),

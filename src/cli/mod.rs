@@ -179,6 +179,8 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
         Command::Forks(args) => commands::fork::list::run(&args, &store, context),
         #[cfg(feature = "mount")]
         Command::Try(args) => commands::fork::attempt::run(&args, &store, context),
+        #[cfg(feature = "mount")]
+        Command::Bisect(args) => commands::bisect::run(&args, &store, context),
         #[cfg(feature = "container")]
         Command::Container { command } => commands::container::run(&command, &store, context),
         Command::Log(args) => commands::log::run(&args, &store, context),

@@ -9,6 +9,7 @@ mod archives;
 mod asking;
 mod attacks;
 mod beside;
+mod bisect;
 mod blocked;
 mod chunks;
 mod comfort;

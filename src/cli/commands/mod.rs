@@ -7,6 +7,8 @@ use nono_engine::session::{LabelError, check_label};
 pub(super) mod agent;
 #[cfg(feature = "archive")]
 pub(super) mod archive;
+#[cfg(feature = "mount")]
+pub(super) mod bisect;
 pub(super) mod cat;
 pub(super) mod cleanup;
 pub(super) mod completions;
