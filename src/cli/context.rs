@@ -255,6 +255,17 @@ impl Context {
     }
 }
 
+/// Writes one record of JSON as a line, as [`Context::json`] writes a report.
+///
+/// # Errors
+/// When it cannot be written.
+pub(super) fn write_json_line(
+    out: &mut impl Write,
+    record: &impl Serialize,
+) -> Result<(), CliError> {
+    Ok(write_harmless(out, &serde_json::to_string(record)?)?)
+}
+
 /// Writes JSON in which nothing moves the cursor or reorders text, as a line.
 fn write_harmless(out: &mut impl Write, json: &str) -> io::Result<()> {
     let mut rest = json;

@@ -10,6 +10,7 @@ use jiff::Zoned;
 use super::args::named_project;
 use super::render::{RenderError, absolute_time, relative_time};
 use super::shell_word::shell_word;
+use super::when::WhenError;
 use crate::agent::SpoolError;
 use crate::cli::offer::NONO;
 use crate::config::ConfigError;
@@ -427,14 +428,26 @@ impl From<StoreError> for CliError {
     }
 }
 
+impl From<WhenError> for CliError {
+    fn from(error: WhenError) -> Self {
+        Self::usage(error.to_string())
+    }
+}
+
 impl From<HistoryError> for CliError {
     fn from(error: HistoryError) -> Self {
         match error {
             HistoryError::Manifest(error) => error.into(),
+            HistoryError::Store(StoreError::Cancelled) => Self::stopped("stopped"),
             HistoryError::Store(error) => error.into(),
             HistoryError::Snapshot(error) => error.into(),
             HistoryError::Io(error) => error.into(),
-            HistoryError::Glob { .. } => Self::usage(error.to_string()),
+            HistoryError::Glob { .. } | HistoryError::Pattern { .. } => {
+                Self::usage(error.to_string())
+            }
+            HistoryError::Search { .. }
+            | HistoryError::Threads { .. }
+            | HistoryError::NoText { .. } => Self::failed(error.to_string()),
         }
     }
 }

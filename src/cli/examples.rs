@@ -242,6 +242,13 @@ const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
             ("nono log -p src/main.rs", "each version of a file, with what it changed"),
         ],
     ),
+    (
+        "grep",
+        [
+            ("nono grep -w TODO src", "every recorded line with this word, also of what is gone"),
+            ("nono grep -l --all API_KEY", "the files that ever had it, in the whole store"),
+        ],
+    ),
     #[cfg(feature = "archive")]
     (
         "archive create",

@@ -29,6 +29,7 @@ mod inside;
 mod keeper;
 mod launch;
 mod manual;
+mod maker;
 mod offer;
 mod output;
 mod pager;
@@ -55,6 +56,7 @@ mod state_before;
 mod supervise;
 mod together;
 mod unrecorded;
+mod when;
 mod worktrees;
 
 use std::ffi::OsString;
@@ -184,6 +186,7 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
         #[cfg(feature = "container")]
         Command::Container { command } => commands::container::run(&command, &store, context),
         Command::Log(args) => commands::log::run(&args, &store, context),
+        Command::Grep(args) => commands::grep::run(&args, &store, context),
         Command::Import(args) => commands::import::run(&args, &store, context),
         #[cfg(feature = "archive")]
         Command::Push(args) => commands::push::run(&args, &store, context),

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::context::Context;
 use super::error::CliError;
 use crate::cli::offer::NONO;
-use nono_engine::history::{Damaged, Objects, Origin, Version};
+use nono_engine::history::{Damaged, Objects, Origin, Place};
 use nono_engine::session::{Catalog, SessionSummary};
 use nono_engine::snapshot::{SessionDir, SnapshotKind, SnapshotManifest, StepEntry};
 
@@ -49,11 +49,10 @@ impl Past {
         self.summaries.iter().find(|summary| summary.session_id == session_id)
     }
 
-    /// The step that made a version, if a step did.
-    pub(super) fn step(&self, version: &Version) -> Option<StepEntry> {
-        let place = version.first();
+    /// The step that made the state of a snapshot, if a step did.
+    pub(super) fn step(&self, place: &Place, origin: Origin) -> Option<StepEntry> {
         let summary = self.summary(&place.session_id)?;
-        if version.origin != Origin::Session || summary.step_count == 0 {
+        if origin != Origin::Session || summary.step_count == 0 {
             return None;
         }
         let session = self.sessions.iter().find(|session| session.id() == place.session_id)?;

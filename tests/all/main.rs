@@ -102,6 +102,7 @@ mod run_later;
 mod sandbox;
 mod scene;
 mod scratch;
+mod searching;
 mod second_wall;
 mod signals;
 mod small_disk;

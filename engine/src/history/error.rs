@@ -1,5 +1,10 @@
 //! Why a part of the past cannot be seen.
 
+use std::io;
+use std::path::PathBuf;
+
+use crate::object::ContentHash;
+use crate::path_text::Shown;
 use crate::snapshot::{ManifestError, SnapshotError};
 use crate::store::StoreError;
 use crate::sys;
@@ -25,6 +30,36 @@ pub enum HistoryError {
         /// The glob as given.
         glob: String,
         /// The defect.
+        reason: String,
+    },
+    /// A pattern of text makes no sense.
+    #[error("{pattern:?} is no pattern: {reason}")]
+    Pattern {
+        /// The pattern as given.
+        pattern: String,
+        /// The defect.
+        reason: String,
+    },
+    /// An object cannot be searched.
+    #[error("cannot search object {hash}: {source}")]
+    Search {
+        /// The object.
+        hash: ContentHash,
+        /// The failed read, or a line that is too long.
+        source: io::Error,
+    },
+    /// What is at a path has no lines of text.
+    #[error("{} has no lines to tell apart: {reason}", Shown::path(path))]
+    NoText {
+        /// The path.
+        path: PathBuf,
+        /// The reason.
+        reason: String,
+    },
+    /// No threads can be started.
+    #[error("cannot start threads: {reason}")]
+    Threads {
+        /// The answer of the system.
         reason: String,
     },
 }

@@ -9,15 +9,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::error::{Damaged, HistoryError};
+use super::matching::{Matching, Wanted};
 use super::snapshots::{Place, each_snapshot};
 use super::versions::is_same;
 use crate::byte_path;
 use crate::diff::EntryState;
-use crate::object::{ContentHash, Node, RootEntry, TreeEntry};
 use crate::path_text::to_path;
 use crate::shell_glob::{Hidden, ShellGlob};
 use crate::snapshot::SessionDir;
-use crate::store::{ObjectSource, StoreError, read_root_tree, read_tree};
+use crate::store::ObjectSource;
 
 /// The pattern that paths have to match. A search leaves nothing out: hidden names match as others
 /// do, and a path that is written exactly as the glob matches, too.
@@ -56,7 +56,7 @@ impl PathGlob {
     }
 
     /// Whether a path matches that lies in this tracked path.
-    fn matches(&self, path: &[u8], root: &[u8]) -> bool {
+    fn matches_path(&self, path: &[u8], root: &[u8]) -> bool {
         let is = |glob: &Option<ShellGlob>, text: &[u8]| {
             glob.as_ref().is_some_and(|glob| glob.is_match(text))
         };
@@ -64,6 +64,12 @@ impl PathGlob {
         is(&self.name, byte_path::split(path).1)
             || is(&self.whole, path)
             || inside.is_some_and(|inside| is(&self.inside, inside))
+    }
+}
+
+impl Wanted for &PathGlob {
+    fn is_match(&self, path: &[u8], root: &[u8], _: &EntryState) -> bool {
+        self.matches_path(path, root)
     }
 }
 
@@ -82,12 +88,6 @@ pub struct Found {
     pub count: usize,
 }
 
-/// Something that matches in one snapshot or in several: a path, and its state there.
-type Match = (Vec<u8>, Arc<EntryState>);
-
-/// A directory of a snapshot: its path, its tree, and the tracked path that it lies in.
-type DirKey = (Vec<u8>, ContentHash, Vec<u8>);
-
 /// Finds what matches in the snapshots of these sessions, whose objects are in `source`; sorted by
 /// path.
 pub fn find(
@@ -96,24 +96,18 @@ pub fn find(
     source: &dyn ObjectSource,
 ) -> (Vec<Found>, Vec<Damaged>) {
     let mut damaged = Vec::new();
-    let mut search = Search { glob, source, matches: Vec::new(), seen: HashMap::new() };
-    let mut roots: HashMap<ContentHash, Arc<[usize]>> = HashMap::new();
+    let mut search = Matching::new(glob, source);
     let snapshots = each_snapshot(sessions, &mut damaged, |place, _| {
-        if let Some(known) = roots.get(&place.merkle_root) {
-            return Ok(Some(Arc::clone(known)));
-        }
-        let found = search.snapshot(&place.merkle_root)?;
-        roots.insert(place.merkle_root, Arc::clone(&found));
-        Ok(Some(found))
+        Ok(Some(search.snapshot(&place.merkle_root)?))
     });
     // Newest first; a path is done when another version of it comes.
     let mut found: HashMap<Vec<u8>, (Found, bool)> = HashMap::new();
     for (place, matches) in snapshots.into_iter().rev() {
         for index in matches.iter() {
-            let (path, state) = &search.matches[*index];
+            let (path, state) = search.found(*index);
             let Some((known, is_done)) = found.get_mut(path) else {
                 let (newest, oldest) = (place.clone(), place.clone());
-                let (path, state) = (path.clone(), Arc::clone(state));
+                let (path, state) = (path.to_vec(), Arc::clone(state));
                 let new = Found { path: path.clone(), state, newest, oldest, count: 1 };
                 found.insert(path, (new, false));
                 continue;
@@ -129,85 +123,4 @@ pub fn find(
     let mut found: Vec<Found> = found.into_values().map(|(found, _)| found).collect();
     found.sort_by(|a, b| byte_path::order(&a.path, &b.path));
     (found, damaged)
-}
-
-struct Search<'a> {
-    glob: &'a PathGlob,
-    source: &'a dyn ObjectSource,
-    /// Everything that was found, each state of each path once.
-    matches: Vec<Match>,
-    /// The matches in a directory, and in all that is below it.
-    seen: HashMap<DirKey, Arc<[usize]>>,
-}
-
-/// A directory that is being looked through.
-struct Level {
-    key: DirKey,
-    rest: std::vec::IntoIter<TreeEntry>,
-    found: Vec<usize>,
-}
-
-impl Search<'_> {
-    fn snapshot(&mut self, merkle_root: &ContentHash) -> Result<Arc<[usize]>, StoreError> {
-        let mut found = Vec::new();
-        for RootEntry { path, attributes, node } in
-            read_root_tree(self.source, merkle_root)?.entries
-        {
-            let state = EntryState { attributes, node };
-            self.judge(&path, &path, &state, &mut found);
-            if let Node::Directory { tree } = state.node {
-                let key = (path.to_vec(), tree, path.into_vec());
-                found.extend_from_slice(&self.directory(key)?);
-            }
-        }
-        Ok(found.into())
-    }
-
-    fn judge(&mut self, path: &[u8], root: &[u8], state: &EntryState, found: &mut Vec<usize>) {
-        if self.glob.matches(path, root) {
-            found.push(self.matches.len());
-            self.matches.push((path.to_vec(), Arc::new(state.clone())));
-        }
-    }
-
-    /// Looks through a directory. Not by the program's stack: a tree may be deeper.
-    fn directory(&mut self, key: DirKey) -> Result<Arc<[usize]>, StoreError> {
-        if let Some(known) = self.seen.get(&key) {
-            return Ok(Arc::clone(known));
-        }
-        let mut levels = vec![self.enter(key)?];
-        loop {
-            let Some(level) = levels.last_mut() else { return Ok(Arc::from([])) };
-            let Some(TreeEntry { name, attributes, node }) = level.rest.next() else {
-                let Some(Level { key, found, .. }) = levels.pop() else { return Ok(Arc::from([])) };
-                let found: Arc<[usize]> = found.into();
-                self.seen.insert(key, Arc::clone(&found));
-                match levels.last_mut() {
-                    Some(above) => above.found.extend_from_slice(&found),
-                    None => return Ok(found),
-                }
-                continue;
-            };
-            let (path, root) = (byte_path::join(&level.key.0, &name), level.key.2.clone());
-            let state = EntryState { attributes, node };
-            let mut found = Vec::new();
-            self.judge(&path, &root, &state, &mut found);
-            level.found.append(&mut found);
-            if let Node::Directory { tree } = state.node {
-                let key = (path, tree, root);
-                match self.seen.get(&key) {
-                    Some(known) => level.found.extend_from_slice(known),
-                    None => {
-                        let below = self.enter(key)?;
-                        levels.push(below);
-                    }
-                }
-            }
-        }
-    }
-
-    fn enter(&self, key: DirKey) -> Result<Level, StoreError> {
-        let rest = read_tree(self.source, &key.1)?.into_entries().into_iter();
-        Ok(Level { key, rest, found: Vec::new() })
-    }
 }

@@ -1,7 +1,9 @@
-//! The past of one path over all sessions of a store, and the recorded paths that match a glob.
+//! The past of one path over all sessions of a store, the recorded paths that match a glob, and the
+//! recorded contents that have a text.
 //!
-//! Both answers come from trees alone. A path costs the number of snapshots times its depth; a glob
-//! costs each different tree once. Neither depends on how large the projects are.
+//! These answers come from trees alone. A path costs the number of snapshots times its depth; a glob
+//! costs each different tree once. Neither depends on how large the projects are. A text costs each
+//! different object once ([`search_text`]).
 //!
 //! A session that is damaged is named, and the others are asked all the same. Two states of a path
 //! whose time alone differs are one version: nobody wants to have a time back.
@@ -9,9 +11,11 @@
 mod error;
 mod find;
 mod forms;
+mod matching;
 mod now;
 mod objects;
 mod snapshots;
+mod text;
 mod versions;
 
 #[cfg(test)]
@@ -24,4 +28,8 @@ pub use forms::{forms_of, recorded_form};
 pub use now::{Now, now_of};
 pub use objects::Objects;
 pub use snapshots::Place;
+pub use text::{
+    Depth, Event, InObject, Line, Standing, TextOptions, TextPattern, TextRequest, TextSearch,
+    TextVersion, search_text,
+};
 pub use versions::{Origin, PathHistory, Version, history_of};

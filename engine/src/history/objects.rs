@@ -1,12 +1,14 @@
 //! The objects of several sessions as one source: a store may have sessions with objects of their
 //! own.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::PathBuf;
 
 use super::error::{Damaged, HistoryError};
 use crate::object::ContentHash;
 use crate::snapshot::SessionDir;
-use crate::store::{LocalStore, ObjectSource, StoreError};
+use crate::store::{FileSource, LocalStore, ObjectSource, StoreError, Transfer};
 use crate::sys;
 
 /// The objects of some sessions. Each directory of objects is opened once.
@@ -40,16 +42,48 @@ impl Objects {
     }
 }
 
-impl ObjectSource for Objects {
-    fn read(&self, hash: &ContentHash, max_bytes: u64) -> Result<Vec<u8>, StoreError> {
+impl Objects {
+    /// Asks one store after the other until one has the object.
+    fn first<T>(
+        &self,
+        hash: &ContentHash,
+        mut ask: impl FnMut(&LocalStore) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let mut missing = None;
         for (_, store) in &self.stores {
-            match store.read(hash, max_bytes) {
+            match ask(store) {
                 Err(error @ StoreError::Missing { .. }) => drop(missing.get_or_insert(error)),
                 other => return other,
             }
         }
         let path = PathBuf::new();
         Err(missing.unwrap_or(StoreError::Missing { hash: *hash, path }))
+    }
+}
+
+impl ObjectSource for Objects {
+    fn read(&self, hash: &ContentHash, max_bytes: u64) -> Result<Vec<u8>, StoreError> {
+        self.first(hash, |store| store.read(hash, max_bytes))
+    }
+}
+
+impl FileSource for Objects {
+    fn export(
+        &self,
+        hash: &ContentHash,
+        size: u64,
+        target: &File,
+        transfer: &mut Transfer<'_>,
+    ) -> Result<(), StoreError> {
+        self.first(hash, |store| store.export(hash, size, target, transfer))
+    }
+
+    fn open_checked(
+        &self,
+        hash: &ContentHash,
+        size: u64,
+        transfer: &mut Transfer<'_>,
+    ) -> Result<Box<dyn Read>, StoreError> {
+        self.first(hash, |store| store.open_checked(hash, size, transfer))
     }
 }

@@ -13,7 +13,7 @@ use super::now::Now;
 use super::snapshots::{Place, each_snapshot};
 use crate::diff::{self, Difference, EntryState, Lookup};
 use crate::object::{ContentHash, Node};
-use crate::snapshot::{NotCapturedSet, SessionDir, SnapshotKind, SnapshotManifest};
+use crate::snapshot::{NotCapturedSet, RestoreRecord, SessionDir, SnapshotKind, SnapshotManifest};
 use crate::store::{ObjectSource, StoreError, read_root_tree};
 
 /// The past of a path in all sessions.
@@ -55,6 +55,21 @@ pub enum Origin {
     Restored,
     /// An archive brought its first snapshot: it may never have been here.
     Received,
+}
+
+impl Origin {
+    /// The origin of a state that a snapshot is the first to have. `is_restored`: a restore of that
+    /// snapshot brought it back. `had_before`: the path had a known state before.
+    pub(super) fn of(place: &Place, is_restored: bool, had_before: bool) -> Self {
+        match place.number {
+            _ if is_restored => Self::Restored,
+            _ if place.received => Self::Received,
+            // What a session made had no state before.
+            1.. if !had_before || place.kind == SnapshotKind::Ordinary => Self::Session,
+            _ if had_before => Self::Outside,
+            _ => Self::First,
+        }
+    }
 }
 
 impl PathHistory {
@@ -114,8 +129,19 @@ pub fn history_of(
     sessions: &[SessionDir],
     source: &dyn ObjectSource,
 ) -> PathHistory {
+    let (seen, damaged) = sightings_of(forms, sessions, source);
+    let path = seen.last().map_or_else(|| forms[0].clone(), |last| last.form.clone());
+    let versions = versions_of(seen, source);
+    PathHistory { path, versions, damaged }
+}
+
+/// What the snapshots of these sessions, and restores, say of a path, oldest first.
+pub(super) fn sightings_of(
+    forms: &[PathBuf],
+    sessions: &[SessionDir],
+    source: &dyn ObjectSource,
+) -> (Vec<Sighting>, Vec<Damaged>) {
     let mut damaged = Vec::new();
-    let mut path = forms[0].clone();
     let mut known = HashMap::new();
     let mut seen = Vec::new();
     for (place, (state, form)) in each_snapshot(sessions, &mut damaged, |_, manifest| {
@@ -130,11 +156,7 @@ pub fn history_of(
     }
     let now = Timestamp::now();
     seen.sort_by_cached_key(|sighting| sighting.place.order(now));
-    if let Some(last) = seen.last() {
-        path.clone_from(&last.form);
-    }
-    let versions = versions_of(seen, source);
-    PathHistory { path, versions, damaged }
+    (seen, damaged)
 }
 
 /// The last state of a line of snapshots, and the version that it belongs to.
@@ -167,17 +189,7 @@ fn versions_of(seen: Vec<Sighting>, source: &dyn ObjectSource) -> Vec<Version> {
             // Before it was there for the first time, it was nothing.
             None if before.is_none() && state.is_none() => continue,
             None => {
-                let origin = match &before {
-                    _ if is_restored => Origin::Restored,
-                    _ if is_received => Origin::Received,
-                    // A file that a session made had no state before.
-                    None if place.number > 0 => Origin::Session,
-                    None => Origin::First,
-                    Some(_) if place.number > 0 && place.kind == SnapshotKind::Ordinary => {
-                        Origin::Session
-                    }
-                    Some(_) => Origin::Outside,
-                };
+                let origin = Origin::of(&place, is_restored, before.is_some());
                 let (state, places) = (state.clone(), vec![place.clone()]);
                 let before = before.and_then(|last| last.state);
                 versions.push(Version { state, before, places, origin });
@@ -196,11 +208,15 @@ fn versions_of(seen: Vec<Sighting>, source: &dyn ObjectSource) -> Vec<Version> {
 }
 
 /// A path as a snapshot has it, or as a restore left it.
-struct Sighting {
-    place: Place,
-    state: Seen,
-    form: PathBuf,
-    is_restored: bool,
+pub(super) struct Sighting {
+    /// The snapshot; of a restore, the one that was restored, with the time of the restore.
+    pub(super) place: Place,
+    /// The state; `None` says that the path was gone.
+    pub(super) state: Option<Arc<EntryState>>,
+    /// The form in which the snapshot has the path.
+    pub(super) form: PathBuf,
+    /// Whether a restore left it.
+    pub(super) is_restored: bool,
 }
 
 /// The states that the restores of a session brought back, as far as they were about the path.
@@ -211,6 +227,29 @@ fn restored_in(
     known: &mut HashMap<(ContentHash, PathBuf), Seen>,
 ) -> Result<Vec<Sighting>, HistoryError> {
     let mut restored = Vec::new();
+    each_restore(session, |_, place, manifest, only| {
+        if let Some((state, form)) = look(forms, manifest, source, known)?
+            && (only.is_empty() || only.contains(&form))
+        {
+            restored.push(Sighting { place, state, form, is_restored: true });
+        }
+        Ok(())
+    })?;
+    Ok(restored)
+}
+
+/// Looks at the restores of a session that brought back a state which a snapshot holds: the
+/// record of the restore; the place of that snapshot, with the time of the restore; its manifest; and the restored paths, where they
+/// were chosen.
+pub(super) fn each_restore(
+    session: &SessionDir,
+    mut see: impl FnMut(
+        &RestoreRecord,
+        Place,
+        &SnapshotManifest,
+        &[PathBuf],
+    ) -> Result<(), HistoryError>,
+) -> Result<(), HistoryError> {
     let metadata = session.metadata()?;
     for record in &metadata.restores {
         if record.undoes_steps {
@@ -218,19 +257,16 @@ fn restored_in(
             continue;
         }
         let Ok(target) = session.manifest(record.snapshot) else { continue };
-        let Some((state, form)) = look(forms, &target.manifest, source, known)? else { continue };
         let only = match record.safety_snapshot {
             Some(safety) => session.manifest(safety)?.manifest.restores_only,
             None if record.is_partial => continue,
             None => Vec::new(),
         };
-        if only.is_empty() || only.contains(&form) {
-            let mut place = Place::of(session, Some(&metadata), &target.manifest);
-            place.timestamp = record.at;
-            restored.push(Sighting { place, state, form, is_restored: true });
-        }
+        let mut place = Place::of(session, Some(&metadata), &target.manifest);
+        place.timestamp = record.at;
+        see(record, place, &target.manifest, &only)?;
     }
-    Ok(restored)
+    Ok(())
 }
 
 /// The state of the path in a snapshot, and the form in which it has it. `None`: unknown.

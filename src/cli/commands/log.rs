@@ -16,6 +16,7 @@ use crate::cli::argument::{Earlier, not_held};
 use crate::cli::context::{BOLD, Context, DIM, GREEN, RED, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::offer::NONO;
+use crate::cli::maker::Maker;
 use crate::cli::past::{Past, compared, name_damaged};
 use crate::cli::render::{
     DiffOptions, Palette, byte_size, change_line, relative_time, size_delta, summary_line,
@@ -33,7 +34,7 @@ use nono_engine::path_text::{Shown, serde_path};
 use nono_engine::session::{
     Catalog, CatalogError, NotHere, Place, Purpose, SessionSummary, sessions_here,
 };
-use nono_engine::snapshot::{NotCapturedSet, Recency, SessionDir, SnapshotKind, StepEntry};
+use nono_engine::snapshot::{NotCapturedSet, Recency, SessionDir, StepEntry};
 use nono_engine::sys;
 
 /// So many changes of a session are named one by one.
@@ -156,7 +157,7 @@ impl<'a> VersionReport<'a> {
     fn of(version: &'a Version, is_now: bool, past: &'a Past) -> Self {
         let first = version.first();
         let state = version.state.as_deref();
-        let made_by = maker(version, past);
+        let maker = Maker::of(version, past);
         let file = state.and_then(|state| match &state.node {
             Node::File { size, hash, .. } => Some((*size, *hash)),
             _ => None,
@@ -166,21 +167,15 @@ impl<'a> VersionReport<'a> {
             session_id: &first.session_id,
             number: first.number,
             timestamp: first.timestamp,
-            command: made_by.map_or(&[], |session| session.command.as_slice()),
-            origin: match version.origin {
-                Origin::First => "first",
-                Origin::Session => "command",
-                Origin::Outside => "outside",
-                Origin::Restored => "restored",
-                Origin::Received => "received",
-            },
+            command: maker.command(),
+            origin: maker.origin_word(),
             kind: state.map_or("gone", |state| state.node.kind_name()),
             size: file.map(|(size, _)| size),
             size_delta: version.size_delta(),
             sha256: file.map(|(_, hash)| hash),
             mode: state.map(|state| state.attributes.mode),
             is_now,
-            step: past.step(version),
+            step: maker.step(),
             snapshots: version.places.iter().map(ToString::to_string).collect(),
         }
     }
@@ -242,7 +237,7 @@ fn version_line(
     let time = relative_time(place.timestamp, now);
     let what = what(version.state.as_deref());
     let changes = change(version, path, past)?;
-    let who = who(version, past);
+    let who = Maker::of(version, past).words();
     let id = format!("{:<widest$}", place.to_string());
     Ok(format!("{BOLD}{id}{BOLD:#}  {time:<14}  {what:>10}  {changes:<10}  {who}"))
 }
@@ -292,51 +287,6 @@ fn change(version: &Version, path: &Path, past: &Past) -> Result<String, CliErro
         return Ok(format!("mode {old:o} → {new:o}"));
     }
     Ok(version.size_delta().map_or(String::new(), size_delta))
-}
-
-/// The session whose command a version goes with. What an archive added to a session is not of
-/// that session's command.
-fn maker<'a>(version: &Version, past: &'a Past) -> Option<&'a SessionSummary> {
-    let summary = past.summary(&version.first().session_id)?;
-    (version.origin != Origin::Received || summary.received).then_some(summary)
-}
-
-/// The origin of a version.
-fn who(version: &Version, past: &Past) -> String {
-    let summary = maker(version, past);
-    match version.origin {
-        Origin::First => format!("{DIM}first recorded{DIM:#}"),
-        Origin::Outside => format!("{DIM}outside of a session{DIM:#}"),
-        Origin::Restored => {
-            let place = version.first();
-            let command = match (place.kind, place.number) {
-                (SnapshotKind::Safety, _) => "nono redo",
-                (_, 0) => "nono undo",
-                _ => "nono rollback restore",
-            };
-            format!("{DIM}{command}{DIM:#}")
-        }
-        Origin::Received => {
-            let number = version.first().number;
-            let made = summary.filter(|made| number > 0 && !made.command.is_empty());
-            let made = made.map_or(String::new(), |made| format!("{}  ", command(made)));
-            format!("{made}{DIM}received in an archive{DIM:#}")
-        }
-        Origin::Session => match past.step(version) {
-            Some(step) => step_words(&step),
-            None => match summary {
-                Some(summary) if !summary.command.is_empty() => command(summary),
-                _ => format!("{DIM}nono snapshot{DIM:#}"),
-            },
-        },
-    }
-}
-
-/// A step as it is named to a person.
-fn step_words(step: &StepEntry) -> String {
-    let summary = step.summary();
-    let shown = Shown::bytes(summary.as_bytes());
-    format!("step {} · {shown}", step.number)
 }
 
 fn write_changes(

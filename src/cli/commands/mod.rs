@@ -21,6 +21,7 @@ pub(super) mod doctor;
 pub(super) mod find;
 #[cfg(feature = "mount")]
 pub(super) mod fork;
+pub(super) mod grep;
 pub(super) mod hook;
 pub(super) mod import;
 pub(super) mod list;

@@ -34,7 +34,7 @@ use nono_engine::store::{ObjectSource, StoreError};
 pub use full::write_full;
 pub use measure::{absolute_time, byte_size, relative_time, size_delta};
 pub use palette::Palette;
-pub use patch::{write_patch, write_patch_counting};
+pub use patch::{push_escaped, write_patch, write_patch_counting};
 pub use project::project_name;
 pub use quote::quoted_name;
 pub use side_by_side::write_side_by_side;

@@ -264,7 +264,7 @@ fn blob_id(bytes: &[u8]) -> String {
 }
 
 /// Adds a line made safe for a terminal; tabs stay.
-pub(super) fn push_escaped(out: &mut Vec<u8>, line: &[u8]) {
+pub fn push_escaped(out: &mut Vec<u8>, line: &[u8]) {
     for (at, piece) in line.split(|byte| *byte == b'\t').enumerate() {
         if at > 0 {
             out.push(b'\t');
