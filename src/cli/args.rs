@@ -96,6 +96,8 @@ pub(super) enum Command {
     },
     /// Show every recorded version of a path, or what the sessions here did
     Log(commands::log::LogArgs),
+    /// Say who wrote each line of a file: a step of an agent, a command, or you
+    Blame(commands::blame::BlameArgs),
     /// Find a text in everything that is recorded, and say when it appeared and went
     Grep(commands::grep::GrepArgs),
     /// Take over the sessions of the other nono, with their ids

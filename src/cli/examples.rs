@@ -243,6 +243,13 @@ const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
         ],
     ),
     (
+        "blame",
+        [
+            ("nono blame src/main.rs:10,20", "who wrote these lines"),
+            ("nono blame src/main.rs --at yesterday", "the file as it was when yesterday ended"),
+        ],
+    ),
+    (
         "grep",
         [
             ("nono grep -w TODO src", "every recorded line with this word, also of what is gone"),

@@ -79,6 +79,7 @@ fn need(command: &Command) -> Named {
             Command::Status(_) => Named(Need::Reading, "status"),
             Command::Steps(_) => Named(Need::Reading, "steps"),
             Command::Log(_) => Named(Need::Reading, "log"),
+            Command::Blame(_) => Named(Need::Reading, "blame"),
             Command::Grep(_) => Named(Need::Reading, "grep"),
             #[cfg(feature = "archive")]
             Command::Push(_) => Named(Need::Reading, "push"),

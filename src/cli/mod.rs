@@ -52,6 +52,7 @@ mod sealing;
 mod shell_word;
 mod signals;
 mod ssh_config;
+mod state_at;
 mod state_before;
 mod supervise;
 mod together;
@@ -186,6 +187,7 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
         #[cfg(feature = "container")]
         Command::Container { command } => commands::container::run(&command, &store, context),
         Command::Log(args) => commands::log::run(&args, &store, context),
+        Command::Blame(args) => commands::blame::run(&args, &store, context),
         Command::Grep(args) => commands::grep::run(&args, &store, context),
         Command::Import(args) => commands::import::run(&args, &store, context),
         #[cfg(feature = "archive")]

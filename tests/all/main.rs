@@ -10,6 +10,7 @@ mod asking;
 mod attacks;
 mod beside;
 mod bisect;
+mod blaming;
 mod blocked;
 mod chunks;
 mod comfort;

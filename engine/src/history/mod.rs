@@ -3,11 +3,13 @@
 //!
 //! These answers come from trees alone. A path costs the number of snapshots times its depth; a glob
 //! costs each different tree once. Neither depends on how large the projects are. A text costs each
-//! different object once ([`search_text`]).
+//! different object once ([`search_text`]), the lines of a file each version of it ([`blame()`]).
 //!
 //! A session that is damaged is named, and the others are asked all the same. Two states of a path
 //! whose time alone differs are one version: nobody wants to have a time back.
 
+mod at;
+mod blame;
 mod error;
 mod find;
 mod forms;
@@ -22,10 +24,12 @@ mod versions;
 #[allow(clippy::disallowed_methods, reason = "tests make what they look at")]
 mod tests;
 
+pub use at::{StateAt, state_at};
+pub use blame::{Blame, BlameAt, BlamedLine, MAX_BLAME_BYTES, Writer, blame};
 pub use error::{Damaged, HistoryError};
 pub use find::{Found, PathGlob, find};
 pub use forms::{forms_of, recorded_form};
-pub use now::{Now, now_of};
+pub use now::{Now, now_of, text_now};
 pub use objects::Objects;
 pub use snapshots::Place;
 pub use text::{

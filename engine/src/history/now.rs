@@ -57,6 +57,25 @@ pub fn now_of(history: &PathHistory, newest: &SessionDir) -> Result<Now, History
     Ok(same.map_or(Now::Unrecorded { size }, |(index, _)| Now::Version(index)))
 }
 
+/// The bytes of the file at a path, through no symlink; `None` where no file is, or one that is
+/// longer than `max_bytes`.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn text_now(path: &Path, max_bytes: u64) -> Result<Option<Vec<u8>>, HistoryError> {
+    let is_file = |stat: &Stat| stat.kind == FileKind::File && stat.size <= max_bytes;
+    if stat_of(path)?.filter(is_file).is_none() {
+        return Ok(None);
+    }
+    let (parent, name) = parent_of(path)?;
+    let file = parent.open_file(name, true)?;
+    let mut bytes = Vec::new();
+    // It may grow meanwhile.
+    let mut limited = io::Read::take(&file, max_bytes + 1);
+    io::Read::read_to_end(&mut limited, &mut bytes).at("read", &parent.path_of(name))?;
+    Ok(Some(bytes).filter(|bytes| bytes.len() as u64 <= max_bytes))
+}
+
 fn directory(history: &PathHistory, newest: &SessionDir) -> Result<Now, HistoryError> {
     let manager = SnapshotManager::open(newest.path())?;
     let baseline = manager.load_manifest(newest.first_number()?)?;

@@ -9,6 +9,7 @@ pub(super) mod agent;
 pub(super) mod archive;
 #[cfg(feature = "mount")]
 pub(super) mod bisect;
+pub(super) mod blame;
 pub(super) mod cat;
 pub(super) mod cleanup;
 pub(super) mod completions;
