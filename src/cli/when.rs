@@ -23,6 +23,7 @@ pub(super) const FORMS: &str =
 pub(super) struct When {
     first: Timestamp,
     last: Timestamp,
+    is_length: bool,
 }
 
 /// Why a text is no time.
@@ -55,12 +56,18 @@ impl When {
         if first > *now {
             return Err(WhenError::Future { text: text.to_owned(), at: first });
         }
-        Ok(Self { first: first.timestamp(), last: last.timestamp().min(now.timestamp()) })
+        let (first, last) = (first.timestamp(), last.timestamp().min(now.timestamp()));
+        Ok(Self { first, last, is_length: matches!(known, Named::Before(_)) })
     }
 
     /// The begin of it: what is since this time.
     pub(super) fn begin(&self) -> Timestamp {
         self.first
+    }
+
+    /// Whether it was given as a length of time before now.
+    pub(super) fn is_length(&self) -> bool {
+        self.is_length
     }
 
     /// The end of it: the state at this time.

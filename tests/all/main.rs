@@ -112,6 +112,7 @@ mod supervision;
 mod terminal;
 mod thinning;
 mod tied_patterns;
+mod times;
 mod touched;
 mod trouble;
 mod undo;

@@ -60,7 +60,7 @@ fn noise(count: usize) -> Vec<u8> {
 
 /// Moves snapshots of a session into the past, as if they had been taken then: times and the chain
 /// of hashes are those of a session that nono wrote.
-fn age(session: &std::path::Path, hours: impl Fn(u64) -> i64) {
+pub fn age(session: &std::path::Path, hours: impl Fn(u64) -> i64) {
     let read = |path: &std::path::Path| fs::read_to_string(path).unwrap();
     let of_session = session.join("manifest.json");
     let mut told = read(&of_session);

@@ -13,8 +13,10 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::offer::NONO;
 use crate::cli::restoring::resolve;
+use crate::cli::state_at::{self, Meant};
+use crate::cli::when::{When, when};
 use nono_engine::session::{Purpose, SnapshotId};
-use nono_engine::snapshot::SnapshotManager;
+use nono_engine::snapshot::{SessionDir, SnapshotManager};
 use nono_engine::sys::IoContext;
 
 const CHUNK_BYTES: usize = 256 * 1024;
@@ -29,21 +31,34 @@ pub(in crate::cli) struct CatArgs {
     /// A file in it
     #[arg(value_name = "PATH")]
     path: Option<PathBuf>,
+    /// The file alone is printed as it was at this time: 12:00, yesterday, "2h ago"
+    #[arg(long, value_name = "TIME", value_parser = when, conflicts_with = "path")]
+    at: Option<When>,
 }
 
 pub(in crate::cli) fn run(args: &CatArgs, store: &StoreArgs, context: &Context) -> Outcome {
     let catalog = store.catalog()?;
     let mut is_complete = true;
-    let (session, number, path) = match &args.path {
-        Some(path) => {
+    let roots_of = |session: &SessionDir| -> Result<Vec<PathBuf>, CliError> {
+        let roots = SnapshotManager::open(session.path())?.roots().to_vec();
+        Ok(roots.into_iter().map(|root| root.path).collect())
+    };
+    let (session, number, path) = match (&args.at, &args.path) {
+        (Some(at), _) => {
+            let path = PathBuf::from(&args.word);
+            let paths = std::slice::from_ref(&path);
+            let Meant { session, number } = state_at::of_paths(paths, at, &catalog, context)?;
+            let path = resolve(&path, &roots_of(&session)?)?;
+            (session, number, path)
+        }
+        (None, Some(path)) => {
             let text = args.word.to_string_lossy();
             let Ok(id) = text.parse::<SnapshotId>();
             let (session, number) = catalog.find_snapshot_from(&id, Purpose::Looking)?;
-            let roots = SnapshotManager::open(session.path())?.roots().to_vec();
-            let roots: Vec<PathBuf> = roots.into_iter().map(|root| root.path).collect();
-            (session, number.unwrap_or(0), resolve(path, &roots)?)
+            let path = resolve(path, &roots_of(&session)?)?;
+            (session, number.unwrap_or(0), path)
         }
-        None => {
+        (None, None) => {
             let found = Argument::of(&args.word, Purpose::Looking, &catalog)?;
             let Argument::Path { doubt, .. } = found else {
                 return Err(CliError::usage("which file is to be printed?")

@@ -20,6 +20,8 @@ use crate::cli::render::byte_size;
 use crate::cli::render::columns::{MOST_COMMAND_CELLS, cut};
 use crate::cli::retention;
 use crate::cli::shell_word::command_line;
+use crate::cli::state_at::exact;
+use crate::cli::when::{WhenError, when};
 use crate::config::{FlagSettings, Settings};
 use nono_engine::gc::{CleanupError, CleanupOptions, CleanupPlan, CleanupReport, Unreadable};
 use nono_engine::object::ContentHash;
@@ -39,10 +41,10 @@ pub(in crate::cli) struct CleanupArgs {
     /// One that changed nothing takes no place; histories of containers stay
     #[arg(long, value_name = "N")]
     keep: Option<usize>,
-    /// Remove sessions of all projects that began more than so many days ago; histories of
-    /// containers stay
-    #[arg(long, value_name = "DAYS")]
-    older_than: Option<u32>,
+    /// Remove sessions of all projects that began more than so many days ago, or before a time: 30,
+    /// 36h, monday, 2026-11-20; histories of containers stay
+    #[arg(long, value_name = "DAYS | TIME", value_parser = older_than)]
+    older_than: Option<OlderThan>,
     /// Remove all sessions but pinned ones, and what interrupted work left, however young, if
     /// nothing else uses the store
     #[arg(long, conflicts_with_all = ["keep", "older_than", "ids"])]
@@ -65,6 +67,26 @@ pub(in crate::cli) struct CleanupArgs {
     // A heading is that of all that follows.
     #[command(flatten)]
     limits: LimitArgs,
+}
+
+/// The latest begin of sessions that go.
+#[derive(Debug, Clone, Copy)]
+struct OlderThan {
+    begin: Timestamp,
+    /// Whether it was given as an age, and not as a time.
+    is_age: bool,
+}
+
+fn older_than(text: &str) -> Result<OlderThan, WhenError> {
+    // A number has always been one of days of 24 hours.
+    let Ok(days) = text.parse::<u32>() else {
+        let when = when(text)?;
+        return Ok(OlderThan { begin: when.begin(), is_age: when.is_length() });
+    };
+    let begin = Timestamp::now()
+        .checked_sub(SignedDuration::from_hours(i64::from(days) * 24))
+        .map_err(|_| WhenError::TooLongAgo(text.to_owned()))?;
+    Ok(OlderThan { begin, is_age: true })
 }
 
 pub(in crate::cli) fn run(args: &CleanupArgs, store: &StoreArgs, context: &Context) -> Outcome {
@@ -240,11 +262,16 @@ fn choose(
         Reverse(Recency::new(metadata.started, session.id(), now))
     });
     let aged = aging_until(dated.iter().map(|(metadata, ..)| metadata.started), now);
-    if args.older_than.is_some() {
+    let oldest = args.older_than.map(|OlderThan { begin, is_age }| {
+        if !is_age {
+            return begin;
+        }
         say_aged(aged, now, context);
+        begin - now.duration_since(aged)
+    });
+    if let Some(oldest) = oldest {
+        context.say(format_args!("sessions that began before {} are meant", exact(oldest)));
     }
-    let oldest =
-        args.older_than.map(|days| aged - SignedDuration::from_hours(i64::from(days) * 24));
     let keep = args.keep.unwrap_or(0);
     let mut kept: HashMap<(bool, String), Kept> = HashMap::new();
     let mut named = 0_usize;

@@ -21,6 +21,7 @@ use crate::cli::render::{
     DiffOptions, Palette, quoted_name, write_full, write_patch_counting, write_side_by_side,
     write_stat,
 };
+use crate::cli::when::{When, when};
 use nono_engine::byte_path;
 use nono_engine::diff::{self, Change, Comparison, Difference, Lookup};
 use nono_engine::git::repositories;
@@ -47,6 +48,10 @@ pub(in crate::cli) struct DiffArgs {
     paths: Vec<PathBuf>,
     #[command(flatten)]
     style: StyleArgs,
+    /// The older state is the one at this time: 12:00, yesterday, "2h ago", "2026-11-20 18:30". The
+    /// newer one is A, or what is there now
+    #[arg(long, value_name = "TIME", value_parser = when)]
+    at: Option<When>,
     /// Show how many lines of each file changed
     #[arg(long, group = "style")]
     stat: bool,
@@ -123,6 +128,9 @@ pub(in crate::cli) fn run(args: &DiffArgs, store: &StoreArgs, context: &Context)
     let catalog = store.catalog()?;
     let mut words = Words::of(&args.words, &args.paths, &catalog)?;
     let mut is_complete = true;
+    if let Some(at) = &args.at {
+        words.begin_at(at, &catalog, context)?;
+    }
     let sides = match words.earlier(&catalog)? {
         Some(earlier) => {
             is_complete = earlier.name_damaged(context);

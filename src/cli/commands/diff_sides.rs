@@ -7,7 +7,10 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use crate::cli::argument::{Argument, Earlier, Recorded};
+use crate::cli::context::Context;
 use crate::cli::error::CliError;
+use crate::cli::state_at::{self, Meant};
+use crate::cli::when::When;
 use nono_engine::history::{forms_of, recorded_form};
 use nono_engine::layout::LATEST;
 use nono_engine::session::{Catalog, CatalogError, Purpose, SessionStatus, SessionSummary};
@@ -56,6 +59,27 @@ impl Words {
         }
         found.paths.extend_from_slice(behind_dashes);
         Ok(found)
+    }
+
+    /// Puts the state at a time first. Alone it is compared with now.
+    pub(super) fn begin_at(
+        &mut self,
+        at: &When,
+        catalog: &Catalog,
+        context: &Context,
+    ) -> Result<(), CliError> {
+        if self.states.len() > 1 {
+            return Err(CliError::usage("--at names the older state: name one other at most"));
+        }
+        let Meant { session, number } = match &self.paths[..] {
+            [] => state_at::here(at, Purpose::Looking, catalog, context)?,
+            paths => state_at::of_paths(paths, at, catalog, context)?,
+        };
+        self.states.insert(0, Named::Snapshot { session, number: Some(number), is_step: false });
+        if self.states.len() == 1 {
+            self.states.push(Named::Now);
+        }
+        Ok(())
     }
 
     /// The state that a file by itself is compared with. `None`: states are named, or several paths

@@ -15,8 +15,8 @@ use crate::cli::args::StoreArgs;
 use crate::cli::argument::{Earlier, not_held};
 use crate::cli::context::{BOLD, Context, DIM, GREEN, RED, YELLOW};
 use crate::cli::error::CliError;
-use crate::cli::offer::NONO;
 use crate::cli::maker::Maker;
+use crate::cli::offer::NONO;
 use crate::cli::past::{Past, compared, name_damaged};
 use crate::cli::render::{
     DiffOptions, Palette, byte_size, change_line, relative_time, size_delta, summary_line,
@@ -24,7 +24,9 @@ use crate::cli::render::{
 };
 use crate::cli::repositories::Repositories;
 use crate::cli::shell_word::shell_word;
+use crate::cli::state_at::exact;
 use crate::cli::unrecorded::lines_of_step;
+use crate::cli::when::{When, when};
 use nono_engine::diff::{self, Change, ChangeSummary, Difference, EntryState};
 use nono_engine::history::{
     Damaged, Now, Origin, PathHistory, Version, forms_of, history_of, now_of,
@@ -32,7 +34,7 @@ use nono_engine::history::{
 use nono_engine::object::{ContentHash, Node};
 use nono_engine::path_text::{Shown, serde_path};
 use nono_engine::session::{
-    Catalog, CatalogError, NotHere, Place, Purpose, SessionSummary, sessions_here,
+    Catalog, CatalogError, NotHere, Place, Purpose, SessionStatus, SessionSummary, sessions_here,
 };
 use nono_engine::snapshot::{NotCapturedSet, Recency, SessionDir, StepEntry};
 use nono_engine::sys;
@@ -46,6 +48,13 @@ pub(in crate::cli) struct LogArgs {
     /// A file or a directory, which may be gone [default: the sessions here]
     #[arg(value_name = "PATH")]
     path: Option<PathBuf>,
+    /// Only versions that appeared since this time, or sessions that were at work since: 12:00,
+    /// yesterday, "2h ago", "2026-11-20 18:30"
+    #[arg(long, value_name = "TIME", value_parser = when)]
+    since: Option<When>,
+    /// Only the version of the PATH that stood at this time
+    #[arg(long, value_name = "TIME", value_parser = when, requires = "path", conflicts_with = "since")]
+    at: Option<When>,
     /// Show what each version changed
     #[arg(long, short)]
     patch: bool,
@@ -79,13 +88,42 @@ pub(in crate::cli) fn run(args: &LogArgs, store: &StoreArgs, context: &Context) 
         context.warn(format_args!("what is there now is not known: {error}"));
         None
     });
+    let shown = args.chosen(&history, context)?;
     if args.json {
-        context.json(&Report::of(&history, now.as_ref(), &past, &damaged))?;
+        context.json(&Report::of(&history, &shown, now.as_ref(), &past, &damaged))?;
     } else {
         context.page();
-        print(&history, now.as_ref(), &past, args.patch, context)?;
+        print(&history, &shown, now.as_ref(), &past, args.patch, context)?;
     }
     Ok(u8::from(!name_damaged(&damaged, context)))
+}
+
+impl LogArgs {
+    /// The indices of the versions that are shown. The exact time is said.
+    fn chosen(&self, history: &PathHistory, context: &Context) -> Result<Vec<usize>, CliError> {
+        let versions = || history.versions.iter().enumerate();
+        let began = |version: &Version| version.first().timestamp;
+        if let Some(at) = &self.at {
+            let end = at.end();
+            let stood = versions().find(|(_, version)| began(version) <= end);
+            let Some((index, version)) = stood else {
+                let path = Shown::path(&history.path);
+                let time = exact(end);
+                return Err(CliError::failed(format!("no version of {path} is as old as {time}")));
+            };
+            let place = version.first();
+            let (at, since) = (exact(end), exact(place.timestamp));
+            context.say(format_args!("the version at {at} is that of {place}, of {since}"));
+            return Ok(vec![index]);
+        }
+        if let Some(since) = &self.since {
+            context.say(format_args!("versions since {}", exact(since.begin())));
+        }
+        let is_since = |version: &Version| {
+            self.since.as_ref().is_none_or(|since| began(version) >= since.begin())
+        };
+        Ok(versions().filter(|(_, version)| is_since(version)).map(|(index, _)| index).collect())
+    }
 }
 
 #[derive(Serialize)]
@@ -133,12 +171,14 @@ struct VersionReport<'a> {
 impl<'a> Report<'a> {
     fn of(
         history: &'a PathHistory,
+        shown: &[usize],
         now: Option<&Now>,
         past: &'a Past,
         damaged: &'a [Damaged],
     ) -> Self {
-        let versions = history.versions.iter().enumerate().map(|(index, version)| {
-            VersionReport::of(version, now == Some(&Now::Version(index)), past)
+        let versions = shown.iter().map(|index| {
+            let is_now = now == Some(&Now::Version(*index));
+            VersionReport::of(&history.versions[*index], is_now, past)
         });
         let damaged = damaged.iter().map(|damaged| DamagedReport {
             session_id: &damaged.session_id,
@@ -183,6 +223,7 @@ impl<'a> VersionReport<'a> {
 
 fn print(
     history: &PathHistory,
+    shown: &[usize],
     now: Option<&Now>,
     past: &Past,
     patch: bool,
@@ -190,7 +231,7 @@ fn print(
 ) -> Result<(), CliError> {
     let time_now = Zoned::now();
     let mut out = context.out_long();
-    let count = history.versions.len();
+    let count = shown.len();
     let plural = if count == 1 { "" } else { "s" };
     writeln!(out, "{BOLD}{}{BOLD:#}  {count} version{plural}", Shown::path(&history.path))?;
     match now {
@@ -201,9 +242,10 @@ fn print(
         Some(Now::Gone) => writeln!(out, "{GREEN}*{GREEN:#} now gone, in no snapshot")?,
         _ => {}
     }
-    let widest = history.versions.iter().map(|version| version.first().to_string().len()).max();
+    let versions = || shown.iter().map(|index| (*index, &history.versions[*index]));
+    let widest = versions().map(|(_, version)| version.first().to_string().len()).max();
     let widest = widest.unwrap_or(0);
-    for (index, version) in history.versions.iter().enumerate() {
+    for (index, version) in versions() {
         let is_now = now == Some(&Now::Version(index));
         let mark = if is_now { format!("{GREEN}*{GREEN:#}") } else { " ".to_owned() };
         let line = version_line(version, &history.path, past, widest, &time_now)?;
@@ -338,7 +380,12 @@ fn log_sessions(directory: &Path, args: &LogArgs, catalog: &Catalog, context: &C
     let (shown, hidden): (Vec<usize>, Vec<usize>) = order.into_iter().partition(|index| {
         let summary = &past.summaries[*index];
         let is_told = !summary.unrecorded.is_empty();
-        context.is_verbose || summary.has_changes() || summary.lacks_end() || is_told
+        let is_since = args.since.as_ref().is_none_or(|since| {
+            let is_open = matches!(summary.status, SessionStatus::Running | SessionStatus::Open);
+            let end = summary.ended.unwrap_or(if is_open { now } else { summary.started });
+            end >= since.begin()
+        });
+        is_since && (context.is_verbose || summary.has_changes() || summary.lacks_end() || is_told)
     });
     if shown.is_empty() && !args.json {
         let directory = Shown::path(directory);

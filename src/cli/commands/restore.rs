@@ -17,6 +17,9 @@ use crate::cli::render::byte_size;
 use crate::cli::restoring::{
     AnotherHome, ConflictArgs, PartArgs, Restoring, name_unstable, refuse_without_answers,
 };
+use crate::cli::state_at::{self, Meant};
+use crate::cli::when::{When, when};
+use nono_engine::layout::LATEST;
 use nono_engine::path_text::Shown;
 use nono_engine::restore::{
     CopyOptions, CopyReport, KeepBefore, OnConflict, OwnersLeft, RestoreError,
@@ -47,6 +50,10 @@ pub(in crate::cli) struct RestoreArgs {
     /// Number of the snapshot to bring back [default: 0, the baseline]
     #[arg(long, value_name = "N")]
     snapshot: Option<u64>,
+    /// The state at this time: 12:00, yesterday, "2h ago", "2026-11-20 18:30". Without an id, over
+    /// all sessions here or of the PATH
+    #[arg(long, value_name = "TIME", value_parser = when, conflicts_with = "snapshot")]
+    at: Option<When>,
     /// Write a copy into this directory instead; the original paths are not touched. With --force it
     /// overwrites what exists there
     #[arg(long, value_name = "DIR", conflicts_with_all = ["dry_run", "keep_newer", "only"])]
@@ -82,6 +89,9 @@ impl RestoreArgs {
 
     /// The snapshot that is meant, with the paths.
     fn part(&self, catalog: &Catalog, context: &Context) -> Result<Part, CliError> {
+        if let Some(at) = &self.at {
+            return self.part_at(at, catalog, context);
+        }
         let found = Argument::of(&self.word, Purpose::Restoring, catalog)?;
         let (path, doubt) = match found {
             Argument::State { session, number, .. } => {
@@ -127,6 +137,36 @@ impl RestoreArgs {
             }
         }
         meant.ok_or_else(|| CliError::usage("no path is named"))
+    }
+
+    /// The state at a time, with the paths.
+    fn part_at(&self, at: &When, catalog: &Catalog, context: &Context) -> Result<Part, CliError> {
+        if self.word == LATEST {
+            let Meant { session, number } =
+                state_at::here(at, Purpose::Restoring, catalog, context)?;
+            return Ok(Part { session, number, paths: self.part.clone(), overwrites: false });
+        }
+        let path = match Argument::of(&self.word, Purpose::Restoring, catalog)? {
+            Argument::State { session, number: None, .. } => {
+                let Meant { session, number } = state_at::in_session(&session, at, context)?;
+                return Ok(Part { session, number, paths: self.part.clone(), overwrites: false });
+            }
+            Argument::State { .. } => {
+                return Err(CliError::usage("--at names a state, and so does the first word"));
+            }
+            Argument::Path { path, .. } => path,
+        };
+        let mut paths = self.part.clone();
+        paths.paths.insert(0, path);
+        let Meant { session, number } = state_at::of_paths(&paths.paths, at, catalog, context)?;
+        let is_file = |path: &PathBuf| {
+            let place =
+                sys::plain_absolute(path, &sys::current_or_former_dir().unwrap_or_default());
+            let is_directory = matches!(sys::kind_of(&place), Ok(Some(FileKind::Directory)));
+            !is_directory && !place.iter().any(|name| name == ".git")
+        };
+        let overwrites = !self.no_safety_snapshot && paths.paths.iter().all(is_file);
+        Ok(Part { session, number, paths, overwrites })
     }
 
     /// The number that a session's id or the flag gives, or that of the baseline.

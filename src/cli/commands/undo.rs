@@ -24,10 +24,12 @@ use crate::cli::restoring::{
     AskedBy, ConflictArgs, PartArgs, Restoring, command, refuse_without_answers, say_overwritten,
 };
 use crate::cli::shell_word::shell_word;
+use crate::cli::state_at::exact;
+use crate::cli::when::{When, when};
 use nono_engine::path_text::Shown;
 use nono_engine::restore::{RecoveryReport, RestoreReport};
 use nono_engine::session::{
-    Catalog, CatalogError, History, Place, Purpose, SessionSummary, SnapshotId,
+    Catalog, CatalogError, History, Place, Purpose, SessionSummary, SnapshotId, steps_of,
 };
 use nono_engine::snapshot::{SessionDir, SessionOrigin, SnapshotKind};
 use nono_engine::sys;
@@ -43,12 +45,16 @@ pub(in crate::cli) struct UndoCommand {
 }
 
 /// Arguments of `nono undo` without a subcommand.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(in crate::cli) struct UndoArgs {
     #[command(flatten)]
     part: PartArgs,
     #[command(flatten)]
     pub(super) which: StepArgs,
+    /// Undo all sessions here that began since this time, the newest first: 12:00, yesterday,
+    /// "2h ago", "2026-11-20 18:30"
+    #[arg(long, value_name = "TIME", value_parser = when, conflicts_with = "which_steps")]
+    since: Option<When>,
     /// Do not ask. Later changes and runs at work are refused all the same
     #[arg(long, short)]
     pub(super) yes: bool,
@@ -189,13 +195,16 @@ pub(in crate::cli) fn run(
         return undo_steps::run(args, store, context);
     }
     let catalog = store.catalog()?;
-    if let Some(session) = args.session_by_id(&catalog)? {
+    if let (None, Some(session)) = (&args.since, args.session_by_id(&catalog)?) {
         return undo_named(args, &session, &catalog, context);
     }
     refuse_repeated(finished, &catalog, "undo")?;
     let history = History::read(&catalog, &Place::current(Purpose::Restoring)?)
         .map_err(|error| args.elsewhere(error.into(), &catalog))?;
     args.refuse_without_terminal(context)?;
+    if let Some(since) = &args.since {
+        return undo_since(args, since, &history, &catalog, context);
+    }
     // Paths that none of the sessions knows, and those that others than the sessions changed.
     let (mut unknown, mut spared) = (None, None);
     for (summary, session) in history.to_undo() {
@@ -242,6 +251,83 @@ pub(in crate::cli) fn run(
         Some(session) => undo_named(args, &session, &catalog, context),
         None => Err(args.elsewhere(error, &catalog)),
     }
+}
+
+/// Undoes the sessions that began since a time, one after the other, the newest first. Each undo is
+/// one of its own, which `redo` takes back. The first that is not complete is the last.
+fn undo_since(
+    args: &UndoArgs,
+    since: &When,
+    history: &History,
+    catalog: &Catalog,
+    context: &Context,
+) -> Outcome {
+    let begin = since.begin();
+    let meant: Vec<_> = history.to_undo().filter(|(summary, _)| summary.started >= begin).collect();
+    let straddling = history.to_undo().filter(|(summary, _)| {
+        summary.started < begin && summary.ended.is_some_and(|ended| ended >= begin)
+    });
+    let mut is_complete = true;
+    for (summary, session) in straddling {
+        is_complete = false;
+        name_straddling(summary, session, since, context)?;
+    }
+    if meant.is_empty() {
+        return Err(CliError::failed(format!(
+            "no session here that began since {} is left to undo",
+            exact(begin)
+        )));
+    }
+    let count = if meant.len() == 1 { "1 session" } else { &*format!("{} sessions", meant.len()) };
+    if !args.json {
+        context.say(format_args!("{count} here began since {}:", exact(begin)));
+        for (summary, _) in &meant {
+            let what = command(summary);
+            let what = if summary.command.is_empty() { "snapshot".to_owned() } else { what };
+            let at = exact(summary.started);
+            context.say(format_args!("  {}  {at}  {what}", summary.session_id));
+        }
+    }
+    // What the older ones would do follows from what the newer undos leave.
+    if args.dry_run && meant.len() > 1 && !args.json {
+        return Ok(u8::from(!is_complete));
+    }
+    if args.asks() && !context.confirm(&format!("undo {count}?"))? {
+        context.say("nothing was changed");
+        return Ok(1);
+    }
+    let settled = UndoArgs { yes: !args.dry_run, ..args.clone() };
+    for (summary, session) in meant {
+        let (work, plan) = planned(&settled, &args.part, (summary, session), catalog, context)?;
+        if is_nothing(&plan) {
+            continue;
+        }
+        let is_next = history.is_next(&summary.session_id);
+        let code = undo(&settled, (summary, session, is_next), work, plan, context)?;
+        if code != 0 {
+            return Ok(code);
+        }
+    }
+    Ok(u8::from(!is_complete))
+}
+
+/// Names a session that was at work before a time and after it: its whole undo would take back more
+/// than is meant.
+fn name_straddling(
+    summary: &SessionSummary,
+    session: &SessionDir,
+    since: &When,
+    context: &Context,
+) -> Result<(), CliError> {
+    let id = &summary.session_id;
+    let steps = steps_of(&session.metadata()?);
+    let before = steps.iter().rfind(|step| step.timestamp < since.begin());
+    let way = match before {
+        Some(step) => format!("{NONO} undo --to-step {id}#{} undoes what came later", step.number),
+        None => format!("{NONO} undo {id} undoes all of it"),
+    };
+    context.warn(format_args!("session {id} began before that and ended after it: {way}"));
+    Ok(())
 }
 
 /// Whether nothing is left to undo, and nothing to say about that.

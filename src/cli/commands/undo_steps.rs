@@ -27,7 +27,7 @@ use nono_engine::session::{Purpose, UnrecordedStep, steps_of};
 use nono_engine::snapshot::{SessionDir, StepEntry};
 
 /// Which steps are meant.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[group(multiple = false, id = "which_steps")]
 pub(in crate::cli) struct StepArgs {
     /// Take back what this step did, and nothing that came later (N, last, or ID#N)

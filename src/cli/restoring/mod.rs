@@ -41,7 +41,7 @@ pub(in crate::cli) use report::{
 pub(in crate::cli) use ways::{Ways, is_meant_here, ways};
 
 /// The treatment of later changes.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(in crate::cli) struct ConflictArgs {
     /// Undo later changes as well, and also while a run is at work
     #[arg(long, conflicts_with = "keep_newer")]
