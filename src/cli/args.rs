@@ -165,6 +165,9 @@ pub(super) enum Command {
     Steps(commands::steps::StepsArgs),
     /// Show the last session here, what changed since, and what goes on
     Status(commands::status::StatusArgs),
+    /// Look through the sessions on a terminal: what `nono` alone does
+    #[command(name = commands::timeline::NAME, hide = true)]
+    Timeline,
     /// The older word before commands that also work without it
     Rollback {
         #[command(subcommand)]

@@ -78,7 +78,7 @@ fn need(command: &Command) -> Named {
             Command::Redo(args) => Named(writing(args.writes_store()), "redo"),
             Command::Status(_) => Named(Need::Reading, "status"),
             Command::Steps(_) => Named(Need::Reading, "steps"),
-            Command::Log(_) => Named(Need::Reading, "log"),
+            Command::Log(_) | Command::Timeline => Named(Need::Reading, "log"),
             Command::Blame(_) => Named(Need::Reading, "blame"),
             Command::Grep(_) => Named(Need::Reading, "grep"),
             #[cfg(feature = "archive")]

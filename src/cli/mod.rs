@@ -43,7 +43,6 @@ pub mod render;
 mod repositories;
 mod restoring;
 mod retention;
-mod review;
 mod run_later;
 mod run_report;
 mod scratch;
@@ -55,6 +54,7 @@ mod ssh_config;
 mod state_at;
 mod state_before;
 mod supervise;
+mod timeline;
 mod together;
 mod unrecorded;
 mod when;
@@ -88,9 +88,15 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     if completing::answer(&given) {
         return ExitCode::SUCCESS;
     }
-    let parsed = groups::program()
-        .try_get_matches_from(&given)
-        .and_then(|matches| Arguments::from_arg_matches(&matches));
+    let parsed = match parse(&given) {
+        // Without a command, on a terminal, the timeline is meant.
+        Err(error) if commands::timeline::is_meant(&error) => {
+            let timeline = OsString::from(commands::timeline::NAME);
+            let words = given.iter().cloned().chain([timeline]).collect::<Vec<_>>();
+            parse(&words).map_err(|_| error)
+        }
+        parsed => parsed,
+    };
     let arguments = match parsed {
         Ok(arguments) => Arguments { command: arguments.command.plain(), ..arguments },
         Err(error) => {
@@ -130,6 +136,11 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             ExitCode::from(error.exit_code())
         }
     }
+}
+
+fn parse(given: &[OsString]) -> Result<Arguments, clap::Error> {
+    let matches = groups::program().try_get_matches_from(given)?;
+    Arguments::from_arg_matches(&matches)
 }
 
 /// The same error where an argument has control characters, which act on a terminal: without those,
@@ -209,6 +220,7 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
         Command::Redo(args) => commands::redo::run(&args, &finished, &store, context),
         Command::Steps(args) => commands::steps::run(&args, &store, context),
         Command::Status(args) => commands::status::run(&args, &store, context),
+        Command::Timeline => commands::timeline::run(&store, context),
         Command::Rollback { command } => match command {
             Rollback::List(args) => commands::list::run(&args, &store, context),
             Rollback::Show(args) => commands::show::run(&args, &store, context),

@@ -7,7 +7,7 @@
 //! | work that can be stopped | SIGINT and SIGTERM, by [`Bar`](super::progress::Bar): the work ends in order |
 //! | the command has the terminal | what is meant for it, by [`CommandSignals`](super::supervise::CommandSignals): passed on |
 //! | its last state is recorded | the same: they do not undo the recording; a second Ctrl-C in it does, by its `Bar` |
-//! | a review | what a terminal sends, by its screen |
+//! | the timeline, or a review | what a terminal sends, by its screen |
 //! | a mount is served | what ends it, by the mount |
 //! | a mount is guarded | the same, by the guard, which does nothing then: it ends with the mount |
 //! | always | SIGXFSZ, by [`survive_long_files`]: nothing happens |

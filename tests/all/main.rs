@@ -111,6 +111,7 @@ mod sparse;
 mod supervision;
 mod terminal;
 mod thinning;
+mod timeline;
 mod tied_patterns;
 mod times;
 mod touched;

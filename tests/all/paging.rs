@@ -175,7 +175,7 @@ fn a_wide_terminal_shows_the_difference_beside_the_review() {
     terminal.wait_for("│ -before");
     terminal.wait_for("│ +after");
     terminal.keys(&["j"]);
-    terminal.wait_for("│ +new    one");
+    terminal.wait_for("│ +new one");
     assert!(!terminal.screen().contains("+after"), "{}", terminal.screen());
     terminal.keys(&["j"]);
     terminal.wait_for("│ +1");

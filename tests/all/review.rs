@@ -15,7 +15,7 @@ const NONO: &str = env!("CARGO_BIN_EXE_nono");
 const WORK: &str =
     "mkdir new; echo 1 > new/one; echo 2 > new/two; echo later > changed; rm deleted";
 /// The rows of the list, from top to bottom.
-const ROWS: [&str; 5] = ["changed", "deleted", "new", "new/one", "new/two"];
+const ROWS: [&str; 5] = ["changed", "deleted", "new/", "one", "two"];
 
 fn fixture() -> Fixture {
     let fixture = Fixture::new();
@@ -195,7 +195,9 @@ fn a_filter_narrows_the_list() {
     let terminal = review_of(&fixture, "", WORK);
     terminal.keys(&["/", "n", "e", "w", "/"]);
     terminal.wait_for("2 of 5 contain new/");
-    terminal.keys(&["Enter", "a", "Escape"]);
+    terminal.keys(&["Enter", "a"]);
+    terminal.wait_for("2 marked");
+    terminal.keys(&["Escape"]);
     terminal.wait_until("all again", |screen| screen.contains("[ ] ~ modified    changed"));
     terminal.wait_for("2 marked");
     // With marks, Enter is asked about; a second one keeps everything.
@@ -303,14 +305,28 @@ fn the_review_follows_the_size_of_the_terminal() {
     let script = "for n in $(seq 200); do echo $n > f$n; done";
     let terminal = review_of(&fixture, "", script);
     let rows = |screen: &str| screen.lines().filter(|line| line.contains("[ ] +")).count();
-    assert_eq!(rows(&terminal.screen()), 19);
+    assert_eq!(rows(&terminal.screen()), 18);
     terminal.tmux(&["resize-window", "-x", "60", "-y", "40"]);
-    terminal.wait_until("more rows", |screen| rows(screen) == 35);
+    terminal.wait_until("more rows", |screen| rows(screen) == 34);
     terminal.tmux(&["resize-window", "-x", "30", "-y", "8"]);
     terminal.wait_until("fewer rows", |screen| rows(screen) == 5);
     terminal.keys(&["NPage", "NPage", "j"]);
     terminal.wait_for("12 of 200");
     end(&terminal, &["q"]);
+    // Nothing of it stays, on the screen or above it.
+    let screen = terminal.screen();
+    assert!(!screen.contains("[ ] +") && !screen.contains("of 200"), "{screen}");
+}
+
+#[test]
+fn nothing_of_the_review_stays_on_a_terminal_that_grew() {
+    let fixture = fixture();
+    let terminal = review_of(&fixture, "", "for n in $(seq 200); do echo $n > f$n; done");
+    terminal.tmux(&["resize-window", "-x", "200", "-y", "50"]);
+    terminal.wait_for("│");
+    end(&terminal, &["q"]);
+    let screen = terminal.screen();
+    assert!(!screen.contains("[ ] +") && !screen.contains('│'), "{screen}");
 }
 
 #[test]

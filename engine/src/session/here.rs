@@ -141,6 +141,11 @@ impl Unreadable {
         self.session.id()
     }
 
+    /// Why it cannot be used.
+    pub fn error(&self) -> &ManifestError {
+        &self.source
+    }
+
     /// Whether it may be of this place: its first snapshot says what it tracks, if that can be
     /// read.
     fn may_be_here(&self, place: &Place) -> bool {

@@ -52,6 +52,7 @@ pub(super) mod show;
 pub(super) mod snapshot;
 pub(super) mod status;
 pub(super) mod steps;
+pub(super) mod timeline;
 #[cfg(feature = "mount")]
 pub(super) mod umount;
 pub(super) mod undo;

@@ -10,9 +10,8 @@ use crate::cli::error::CliError;
 use crate::cli::offer::NONO;
 use crate::cli::past::compared;
 use crate::cli::render::touched_part;
-use crate::cli::repositories::Repositories;
 use crate::cli::restoring::{Ways, restore_picked, ways};
-use crate::cli::review::{Decision, LastSteps, Review, is_possible};
+use crate::cli::timeline::{self, Decision, Subject, is_possible};
 use nono_engine::diff::{self, Comparison};
 use nono_engine::restore::Selection;
 use nono_engine::session::{Catalog, Purpose, SnapshotId};
@@ -30,6 +29,7 @@ pub(in crate::cli) struct ReviewArgs {
 /// Two states of a session, the older of which can be brought back.
 pub(in crate::cli) struct Reviewed<'a> {
     pub(in crate::cli) catalog: &'a Catalog,
+    pub(in crate::cli) store_args: &'a StoreArgs,
     pub(in crate::cli) session: &'a SessionDir,
     pub(in crate::cli) store: &'a dyn ObjectSource,
     pub(in crate::cli) old: &'a SnapshotManifest,
@@ -37,7 +37,7 @@ pub(in crate::cli) struct Reviewed<'a> {
 }
 
 pub(in crate::cli) fn run(args: &ReviewArgs, store: &StoreArgs, context: &Context) -> Outcome {
-    let catalog = store.catalog()?;
+    let (store_args, catalog) = (store, &store.catalog()?);
     let (session, snapshot) = catalog.find_snapshot_from(&args.id, Purpose::Restoring)?;
     if !is_possible(context) {
         return Err(CliError::failed("a review needs a terminal").with_hint(format!(
@@ -47,13 +47,13 @@ pub(in crate::cli) fn run(args: &ReviewArgs, store: &StoreArgs, context: &Contex
     }
     if let Some(Interrupted { manager, baseline }) = interrupted(&session, snapshot)? {
         let now = manager.live_state(&baseline)?;
-        let (session, old, new) = (&session, &baseline, now.manifest());
-        return Reviewed { catalog: &catalog, session, store: &now, old, new }.start(context);
+        let (session, store, old, new) = (&session, &now, &baseline, now.manifest());
+        return Reviewed { catalog, store_args, session, store, old, new }.start(context);
     }
     let (old, new) = compared(&session, snapshot)?;
     let store = Catalog::store_of(&session)?;
-    let (session, old, new) = (&session, &old, &new);
-    Reviewed { catalog: &catalog, session, store: &store, old, new }.start(context)
+    let (session, store, old, new) = (&session, &store, &old, &new);
+    Reviewed { catalog, store_args, session, store, old, new }.start(context)
 }
 
 impl Reviewed<'_> {
@@ -83,15 +83,11 @@ impl Reviewed<'_> {
         context: &Context,
     ) -> Result<bool, CliError> {
         let id = self.session.id();
-        let label = self.session.metadata().ok().and_then(|metadata| metadata.label);
-        let title = format!("{id}{}", label.as_deref().map(super::quoted).unwrap_or_default());
-        let Self { store, old, new, .. } = *self;
-        // A repository is one row: it comes back as a whole.
-        let repositories = Repositories::of(store, old, new, &comparison.changes)?;
-        let comparison = repositories.collapsed(comparison);
-        let steps = LastSteps::between(self.session, store, old, new);
-        let review = Review { session_id: &title, store, old, new, comparison, steps };
-        let selection = match review.run(context)? {
+        let Self { catalog, store_args, session, store, old, new } = *self;
+        let subject = Subject { session, store, old, new };
+        let decision = timeline::review(&subject, comparison, catalog, store_args, context)?;
+        let Some(decision) = decision else { return Ok(true) };
+        let selection = match decision {
             Decision::KeepAll => {
                 context.say("everything is kept");
                 let Ways { undo, .. } = ways(self.catalog, self.session);

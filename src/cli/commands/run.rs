@@ -141,7 +141,8 @@ fn run_reported(
         Some(policy) => denials::name_what_is_outside(policy, &args.command, context),
         None => context.say("no sandbox: the command can write wherever you can"),
     }
-    let job = Job { args, grants: &grants, profile: profile.as_ref(), report, context };
+    let profile = profile.as_ref();
+    let job = Job { args, store, grants: &grants, profile, report, context };
     if is_recorded {
         return recorded::run(&job, &catalog, &settings);
     }
@@ -168,6 +169,7 @@ fn run_reported(
 /// A command with its grants, and the receivers of its messages.
 struct Job<'a> {
     args: &'a RunArgs,
+    store: &'a StoreArgs,
     grants: &'a Grants,
     profile: Option<&'a Profile>,
     report: &'a RunReport,
@@ -188,7 +190,7 @@ impl Job<'_> {
         recorder: Option<Recorder<'_>>,
         signals: &mut CommandSignals,
     ) -> Result<Ended, CliError> {
-        let Self { args, grants, profile, report, context } = *self;
+        let Self { args, grants, profile, report, context, .. } = *self;
         let policy = grants.policy.as_ref();
         let mut launch = Launch::new(&args.command, policy, args.namespaces, args.keep_running)?;
         let dress = |command: &mut Command| -> Result<(), CliError> {

@@ -13,6 +13,7 @@ pub mod columns;
 mod entries;
 mod full;
 mod lines;
+mod marked;
 mod measure;
 mod palette;
 mod patch;
@@ -24,6 +25,7 @@ mod summary;
 #[cfg(test)]
 mod test_support;
 mod titled;
+mod words;
 
 use std::io;
 use std::path::PathBuf;
@@ -32,6 +34,7 @@ use std::time::Duration;
 use nono_engine::store::{ObjectSource, StoreError};
 
 pub use full::write_full;
+pub use marked::{LineKind, MarkedLine, marked_lines, renamed_lines, shown};
 pub use measure::{absolute_time, byte_size, relative_time, size_delta};
 pub use palette::Palette;
 pub use patch::{push_escaped, write_patch, write_patch_counting};

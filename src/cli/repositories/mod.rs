@@ -3,7 +3,7 @@
 
 mod words;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -83,13 +83,14 @@ impl Repositories {
         let Comparison { changes, mut touched } = comparison;
         touched.retain(|path| self.of_path(path).is_none());
         let mut collapsed: Vec<Change> = Vec::new();
+        let mut known = BTreeSet::new();
         for change in changes {
             let Some(repository) = self.of_path(&change.path) else {
                 collapsed.push(change);
                 continue;
             };
             let path = &repository.git_dir;
-            if collapsed.iter().all(|known| known.path != *path) {
+            if known.insert(path) {
                 let change_type = match (repository.is_new, repository.is_gone) {
                     (true, _) => ChangeType::Created,
                     (_, true) => ChangeType::Deleted,

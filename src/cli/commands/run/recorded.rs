@@ -23,7 +23,7 @@ use crate::cli::run_later::RunLater;
 use crate::cli::supervise::{CommandSignals, Ended};
 use crate::cli::together::Together;
 use crate::cli::unrecorded::Unrecorded;
-use crate::cli::{Outcome, retention, review, signals, state_before};
+use crate::cli::{Outcome, retention, signals, state_before, timeline};
 use crate::config::Settings;
 use nono_engine::diff::{ChangeSummary, Comparison};
 use nono_engine::progress::Progress;
@@ -83,7 +83,7 @@ fn begin(
     catalog: &Catalog,
     settings: &Settings,
 ) -> Result<(Recording, Timestamp), CliError> {
-    let Job { args, grants, profile, report, context } = *job;
+    let Job { args, grants, profile, report, context, .. } = *job;
     let request = RecordRequest {
         root: catalog.root().to_owned(),
         command: args.command.clone(),
@@ -223,9 +223,10 @@ impl Ran<'_> {
         let (Self { session, before: old, .. }, context) = (*self, job.context);
         let Recorded { last, changes, touched, .. } = recorded;
         let wants_review = !job.args.no_rollback_prompt && !ended.was_told_to_end;
-        let is_settled = wants_review && review::is_possible(context) && {
+        let is_settled = wants_review && timeline::is_possible(context) && {
             let reviewed = Catalog::store_of(session).map_err(CliError::from).and_then(|store| {
-                let work = Reviewed { catalog, session, store: &store, old, new: &last };
+                let (store_args, store, new) = (job.store, &store, &last);
+                let work = Reviewed { catalog, store_args, session, store, old, new };
                 work.review(Comparison { changes, touched }, context)
             });
             // Whatever the outcome, the exit code is the command's. The decision has been reported.

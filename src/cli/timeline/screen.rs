@@ -1,22 +1,22 @@
-//! The terminal of a review: taken when it opens, given back when it is dropped.
+//! The terminal of the timeline: taken when it opens, given back when it is dropped.
 //!
-//! Keys and signals arrive at one place, [`Screen::next_input`]. A terminal that is gone ends the
-//! review before a key is read from it. The screen is drawn on stderr, so that the output of a
-//! command may go elsewhere.
+//! Keys, the mouse and signals arrive at one place, [`Screen::next_input`]. A terminal that is gone
+//! ends the timeline before a key is read from it. The screen is drawn on stderr, so that the
+//! output of a command may go elsewhere.
 
 use std::collections::VecDeque;
-use std::io::{self, Stderr};
+use std::io::{self, Stderr, Write};
 use std::mem::ManuallyDrop;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crossterm::cursor::Show;
-use crossterm::event::{self, Event, KeyEvent, KeyEventKind};
+use crossterm::cursor::{MoveTo, Show};
+use crossterm::event::{self, Event, KeyEvent, KeyEventKind, MouseEvent};
 use crossterm::execute;
 use crossterm::terminal::{
-    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 use ratatui::backend::CrosstermBackend;
 use ratatui::{Frame, Terminal};
@@ -31,11 +31,18 @@ use crate::cli::signals::Taken;
 /// There is something to read already when this is waited.
 const AT_ONCE: Duration = Duration::from_millis(1);
 
+/// Asks for presses and the wheel of the mouse. Not for moves, which nobody looks at.
+const MOUSE_ON: &[u8] = b"\x1b[?1000h\x1b[?1006h";
+/// The opposite.
+const MOUSE_OFF: &[u8] = b"\x1b[?1006l\x1b[?1000l";
+
 /// The event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Input {
     /// A key was pressed.
     Key(KeyEvent),
+    /// The mouse did something.
+    Mouse(MouseEvent),
     /// The size may be another one.
     Redraw,
     /// Somebody asks for the terminal for a while.
@@ -50,8 +57,11 @@ pub(super) struct Screen {
     /// Never dropped: it would print that it cannot show the cursor, and panic where there is
     /// nothing to print to any more. [`leave`](Self::leave) shows it.
     terminal: ManuallyDrop<Terminal<CrosstermBackend<Stderr>>>,
-    signals: Signals,
-    keys: VecDeque<KeyEvent>,
+    /// `None` while others have the terminal with their own signals.
+    signals: Option<Signals>,
+    typed: VecDeque<Input>,
+    /// Whether the second screen is shown.
+    is_taken: bool,
 }
 
 impl Screen {
@@ -60,7 +70,8 @@ impl Screen {
         let signals = Signals::new()?;
         let terminal = ManuallyDrop::new(Terminal::new(CrosstermBackend::new(io::stderr()))?);
         // From here on, dropping it gives the terminal back.
-        let mut screen = Self { terminal, signals, keys: VecDeque::new() };
+        let (signals, typed) = (Some(signals), VecDeque::new());
+        let mut screen = Self { terminal, signals, typed, is_taken: false };
         screen.enter()?;
         screen.forget_keys()?;
         Ok(screen)
@@ -85,7 +96,7 @@ impl Screen {
 
     /// Whether a key was pressed that nobody has seen yet.
     pub(super) fn has_keys(&self) -> bool {
-        if self.keys.is_empty() {
+        if self.typed.is_empty() {
             let stdin = io::stdin();
             let mut ready = [PollFd::new(&stdin, PollFlags::IN)];
             let at_once = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -99,14 +110,13 @@ impl Screen {
     /// Waits for a key or a signal.
     pub(super) fn next_input(&mut self) -> io::Result<Input> {
         loop {
-            if let Some(key) = self.keys.pop_front() {
-                return Ok(Input::Key(key));
+            if let Some(typed) = self.typed.pop_front() {
+                return Ok(typed);
             }
+            let Some(signals) = &self.signals else { return Ok(Input::End) };
             let stdin = io::stdin();
-            let mut ready = [
-                PollFd::new(&stdin, PollFlags::IN),
-                PollFd::new(&self.signals.woken, PollFlags::IN),
-            ];
+            let mut ready =
+                [PollFd::new(&stdin, PollFlags::IN), PollFd::new(&signals.woken, PollFlags::IN)];
             match poll(&mut ready, None) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
@@ -116,7 +126,7 @@ impl Screen {
                 return Ok(Input::End);
             }
             if !signal.is_empty() {
-                match self.signals.take()? {
+                match signals.take()? {
                     Some(Input::Redraw) => {
                         // After SIGCONT, the shell has set its own modes.
                         self.enter()?;
@@ -148,7 +158,20 @@ impl Screen {
         self.leave();
         let done = work();
         // Ctrl-C in a pager is the pager's.
-        self.signals.forget_interrupts();
+        if let Some(signals) = &self.signals {
+            signals.forget_interrupts();
+        }
+        self.enter()?;
+        self.forget_keys()?;
+        Ok(done)
+    }
+
+    /// The same for a command of this program: Ctrl-C at its question ends the program.
+    pub(super) fn aside<T>(&mut self, work: impl FnOnce() -> T) -> io::Result<T> {
+        self.leave();
+        self.signals = None;
+        let done = work();
+        self.signals = Some(Signals::new()?);
         self.enter()?;
         self.forget_keys()?;
         Ok(done)
@@ -156,28 +179,38 @@ impl Screen {
 
     fn enter(&mut self) -> io::Result<()> {
         enable_raw_mode()?;
+        self.is_taken = true;
         execute!(io::stderr(), EnterAlternateScreen)?;
+        io::stderr().write_all(MOUSE_ON)?;
         self.clear()
     }
 
     /// Keys typed at an earlier text are no answer to this question.
     fn forget_keys(&mut self) -> io::Result<()> {
-        self.keys.clear();
+        self.typed.clear();
         Ok(tcflush(io::stdin(), QueueSelector::IFlush)?)
     }
 
     /// Gives the terminal back. It may be gone, then there is nothing to give back.
     fn leave(&mut self) {
-        let _ = execute!(io::stderr(), LeaveAlternateScreen, Show);
+        if std::mem::take(&mut self.is_taken) {
+            let _ = io::stderr().write_all(MOUSE_OFF);
+            // Where the window grew meanwhile, tmux keeps rows of this screen that do not fit on
+            // the other one, unless they are empty and below the cursor.
+            let _ = execute!(io::stderr(), Clear(ClearType::All), MoveTo(0, 0));
+            let _ = execute!(io::stderr(), LeaveAlternateScreen, Show);
+        }
         let _ = disable_raw_mode();
     }
 
     fn read_keys(&mut self) -> io::Result<()> {
         while event::poll(AT_ONCE)? {
-            if let Event::Key(key) = event::read()?
-                && key.kind != KeyEventKind::Release
-            {
-                self.keys.push_back(key);
+            match event::read()? {
+                Event::Key(key) if key.kind != KeyEventKind::Release => {
+                    self.typed.push_back(Input::Key(key));
+                }
+                Event::Mouse(mouse) => self.typed.push_back(Input::Mouse(mouse)),
+                _ => {}
             }
         }
         Ok(())

@@ -6,45 +6,39 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use super::states::States;
+use crate::cli::render::shown;
 use nono_engine::history::{Origin, history_of};
-use nono_engine::path_text::Shown;
 use nono_engine::session::steps;
-use nono_engine::snapshot::{SessionDir, SnapshotManifest, StepEntry};
-use nono_engine::store::ObjectSource;
+use nono_engine::snapshot::StepEntry;
 
 /// So many characters of a step are shown.
 const SHOWN_CHARS: usize = 60;
 
 /// The steps between two states of a session.
-pub(in crate::cli) struct LastSteps<'a> {
-    session: &'a SessionDir,
-    store: &'a dyn ObjectSource,
+pub(super) struct LastSteps {
     entries: Vec<StepEntry>,
     known: HashMap<PathBuf, Option<String>>,
 }
 
-impl<'a> LastSteps<'a> {
-    /// Those after `old` and up to `new`. A session that cannot be read has none.
-    pub(in crate::cli) fn between(
-        session: &'a SessionDir,
-        store: &'a dyn ObjectSource,
-        old: &SnapshotManifest,
-        new: &SnapshotManifest,
-    ) -> Self {
-        let mut entries = steps(session).unwrap_or_default();
-        entries.retain(|step| step.number > old.number && step.number <= new.number);
-        Self { session, store, entries, known: HashMap::new() }
+impl LastSteps {
+    /// Those after the older and up to the newer state. A session that cannot be read has none.
+    pub(super) fn between(states: &States<'_>) -> Self {
+        let [old, new] = states.numbers();
+        let mut entries = steps(states.session()).unwrap_or_default();
+        entries.retain(|step| step.number > old && step.number <= new);
+        Self { entries, known: HashMap::new() }
     }
 
     /// `step 17 · Bash · rm -rf src`, harmless for a terminal; `None` where no step changed the
     /// path.
-    pub(super) fn of(&mut self, path: &Path) -> Option<String> {
+    pub(super) fn of(&mut self, path: &Path, states: &States<'_>) -> Option<String> {
         let newest = self.entries.last()?.number;
         if let Some(known) = self.known.get(path) {
             return known.clone();
         }
-        let sessions = std::slice::from_ref(self.session);
-        let history = history_of(&[path.to_owned()], sessions, self.store);
+        let sessions = std::slice::from_ref(states.session());
+        let history = history_of(&[path.to_owned()], sessions, states.source());
         let made = history
             .versions
             .iter()
@@ -61,5 +55,5 @@ impl<'a> LastSteps<'a> {
 
 fn words(step: &StepEntry) -> String {
     let summary: String = step.summary().chars().take(SHOWN_CHARS).collect();
-    format!("step {} · {}", step.number, Shown::bytes(summary.as_bytes()))
+    format!("step {} · {}", step.number, shown(summary.as_bytes()))
 }

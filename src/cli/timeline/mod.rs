@@ -1,0 +1,527 @@
+//! The timeline: one screen for looking through what was recorded, and taking some of it back.
+//!
+//! Two pages with the same parts: the [`sessions`] with their prompts and steps, and the
+//! [`changes`] of one of them. A list that folds ([`outline`]) stands on the left, the difference
+//! of the row at the cursor on the right ([`difference`]). The review after a run is the page of
+//! changes, opened at that run; Esc leads from it to the sessions.
+//!
+//! A page is a value: keys go in, actions come out, and nothing is touched. The [`view`] draws the
+//! rows that fit and no others; the [`screen`] owns the terminal; the driver here does the rest.
+//! Always true:
+//!
+//! - Nothing is restored but by a clear yes to a question. Enter, q, Ctrl-C, the end of input, a
+//!   signal and a closed terminal all keep everything.
+//! - Keys typed before the screen was there are no answer to it.
+//! - However it ends, the terminal is as it was before.
+
+mod changes;
+mod desk;
+mod difference;
+mod last_step;
+mod outline;
+mod pager;
+mod renames;
+mod screen;
+mod sessions;
+mod states;
+mod tree;
+mod view;
+
+use clap::Parser;
+use rustix::process::getpgrp;
+use rustix::termios::tcgetpgrp;
+
+use super::args::{Arguments, Command, StoreArgs, named_project};
+use super::commands::{list, undo};
+use super::context::Context;
+use super::error::CliError;
+use super::past::compared;
+use super::render::{LineKind, MarkedLine, absolute_time, shown, touched_part};
+use super::repositories::{Repositories, Told};
+use super::restoring::restore_picked;
+use nono_engine::diff::{self, Comparison, Difference as Different};
+use nono_engine::restore::Selection;
+use nono_engine::session::{Catalog, Place, Purpose as Looked, SessionStatus, SessionSummary};
+use nono_engine::snapshot::{NotCapturedSet, SessionDir, SnapshotManager, SnapshotManifest};
+use nono_engine::store::ObjectSource;
+
+pub(super) use changes::Decision;
+use changes::{Action, Changes, Purpose};
+use desk::Pressed;
+use difference::{Difference, Limit};
+use last_step::LastSteps;
+use renames::renames;
+use screen::{Input, Screen};
+use sessions::{Entry, Scope, Sessions};
+use states::States;
+
+/// Differences of a row that are looked at before it is opened.
+const PEEKED: usize = 500;
+
+/// Lines of a prompt that are shown.
+const MAX_PROMPT_LINES: usize = 20;
+
+/// Two states of a session, and what changed between them.
+pub(super) struct Subject<'a> {
+    /// The session.
+    pub(super) session: &'a SessionDir,
+    /// Where the contents are.
+    pub(super) store: &'a dyn ObjectSource,
+    /// The state before.
+    pub(super) old: &'a SnapshotManifest,
+    /// The state after.
+    pub(super) new: &'a SnapshotManifest,
+}
+
+/// Whether somebody sits in front of a terminal that can show a screen, and is asked nothing else.
+pub(super) fn is_possible(context: &Context) -> bool {
+    let is_foreground = || tcgetpgrp(std::io::stdin()).is_ok_and(|group| group == getpgrp());
+    context.stdin_is_terminal
+        && context.stderr_is_terminal
+        && std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb")
+        && is_foreground()
+}
+
+/// Shows the sessions of this place, or else of the store. Whether there were any.
+///
+/// # Errors
+/// When the store cannot be read, or the terminal cannot be used.
+pub(super) fn look(store: &StoreArgs, context: &Context) -> Result<bool, CliError> {
+    let catalog = store.catalog()?;
+    let mut page = Sessions::load(&catalog, &Place::current(Looked::Looking)?, Scope::Here)?;
+    if page.is_empty() {
+        return Ok(false);
+    }
+    page.begin_at(None);
+    let mut driver = Driver::start(&catalog, store, context)?;
+    driver.sessions(page)?;
+    Ok(true)
+}
+
+/// Shows the changes after a run, and returns what is to become of them; `None` where that was
+/// done and said in the timeline.
+///
+/// # Errors
+/// When the terminal cannot be used. Nothing was changed then.
+pub(super) fn review(
+    subject: &Subject<'_>,
+    comparison: Comparison,
+    catalog: &Catalog,
+    store: &StoreArgs,
+    context: &Context,
+) -> Result<Option<Decision>, CliError> {
+    let opened = Opened::new(subject, comparison, None, Purpose::Deciding)?;
+    let mut driver = Driver::start(catalog, store, context)?;
+    match driver.changes(opened)? {
+        After::Decided(decision) => Ok(Some(decision)),
+        After::Quit => Ok(Some(Decision::KeepAll)),
+        After::Back | After::TakeBack => {
+            let place = Place::current(Looked::Looking)?;
+            let mut page = Sessions::load(catalog, &place, Scope::Here)?;
+            page.begin_at(Some(&subject.session.id()));
+            driver.sessions(page)?;
+            Ok(None)
+        }
+    }
+}
+
+/// How a page of changes was left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum After {
+    Back,
+    TakeBack,
+    Decided(Decision),
+    Quit,
+}
+
+/// A page of changes, with all that its driver needs.
+struct Opened<'a> {
+    states: States<'a>,
+    page: Changes,
+    steps: LastSteps,
+}
+
+impl<'a> Opened<'a> {
+    /// `prompt`: the text of the prompt that led to the changes.
+    fn new(
+        subject: &Subject<'a>,
+        comparison: Comparison,
+        prompt: Option<&str>,
+        purpose: Purpose,
+    ) -> Result<Self, CliError> {
+        let Subject { session, store, old, new } = *subject;
+        let touched = touched_part(&comparison.summary());
+        // A repository is one row: it comes back as a whole.
+        let repositories = Repositories::of(store, old, new, &comparison.changes)?;
+        let comparison = repositories.collapsed(comparison);
+        let states = States::new(session, store, old, new)?;
+        let metadata = session.metadata().ok();
+        let label = metadata.as_ref().and_then(|metadata| metadata.label.as_deref());
+        let label = label.map(super::commands::quoted).unwrap_or_default();
+        let step = match (purpose, new.number) {
+            (Purpose::Looking, number) if new.step.is_some() => format!("#{number}"),
+            _ => String::new(),
+        };
+        let title = format!("session {}{step}{label}{touched}", session.id());
+        let mut facts = Vec::new();
+        if let Some(summary) = SessionSummary::of(session).ok().filter(|it| !it.command.is_empty())
+        {
+            facts.push(format!("$ {}", list::command(&summary)));
+        }
+        facts.extend(prompt.map(|prompt| format!("❯ {}", sessions::one_line(prompt))));
+        let said = repositories.said(Told::Done);
+        facts.extend(said.iter().map(|line| shown(line.as_bytes())));
+        let renames = renames(&comparison.changes, &states);
+        let roots = states.roots().to_vec();
+        let page = Changes::new(title, comparison.changes, roots, renames, purpose);
+        let steps = LastSteps::between(&states);
+        Ok(Self { states, page: page.with_facts(facts), steps })
+    }
+}
+
+struct Driver<'a> {
+    screen: Screen,
+    catalog: &'a Catalog,
+    store: &'a StoreArgs,
+    context: &'a Context,
+    colours: bool,
+}
+
+impl<'a> Driver<'a> {
+    fn start(
+        catalog: &'a Catalog,
+        store: &'a StoreArgs,
+        context: &'a Context,
+    ) -> Result<Self, CliError> {
+        let colours = context.colours_on_stderr();
+        Ok(Self { screen: Screen::open()?, catalog, store, context, colours })
+    }
+
+    /// Draws a page, and waits for what it is to do.
+    fn next(
+        &mut self,
+        page: &mut impl view::Page,
+        difference: &Difference,
+    ) -> Result<Pressed, CliError> {
+        let colours = self.colours;
+        self.screen.draw(|frame| view::draw(frame, page, difference, colours))?;
+        Ok(match self.screen.next_input()? {
+            Input::Key(key) => page.desk_mut().press(key),
+            Input::Mouse(event) => page.desk_mut().mouse(event),
+            Input::Redraw => Pressed::Done,
+            Input::Suspend => Pressed::Suspend,
+            Input::End => Pressed::Interrupt,
+        })
+    }
+
+    /// Whether the difference of this page is to be made: it is on the screen, and no key waits. A
+    /// user who holds a key down wants to get on.
+    fn has_time_for(&mut self, page: &impl view::Page) -> bool {
+        view::shows_difference(page, self.screen.width()) && !self.screen.has_keys()
+    }
+
+    /// The page of changes, until it is left.
+    fn changes(&mut self, opened: Opened<'_>) -> Result<After, CliError> {
+        let Opened { states, mut page, mut steps } = opened;
+        let mut difference = Difference::default();
+        loop {
+            if self.has_time_for(&page) {
+                let current = page.desk.outline.current();
+                let is_new = !difference.is_of(current);
+                let limit = match is_new {
+                    true => Some(Limit::FIRST),
+                    false => difference.limit_for_more().filter(|_| page.desk.is_near_end()),
+                };
+                if let (Some(limit), Some(index)) = (limit, current) {
+                    let range = page.row(index).extent.clone();
+                    let (changes, renames) = (page.changes(), page.renames());
+                    difference = Difference::make(
+                        index,
+                        &states,
+                        changes,
+                        range,
+                        renames,
+                        Vec::new(),
+                        limit,
+                    );
+                    show(&mut page.desk, &difference, is_new);
+                }
+            }
+            if !self.screen.has_keys() {
+                let step = page.current_path().and_then(|path| steps.of(path, &states));
+                page.set_step(step);
+            }
+            let pressed = self.next(&mut page, &difference)?;
+            match page.take(pressed) {
+                Action::Nothing => {}
+                Action::Redraw => self.screen.clear()?,
+                Action::Suspend => self.screen.suspend()?,
+                Action::Page(range) => {
+                    let changes = &page.changes()[range];
+                    let shown = pager::show(&mut self.screen, &states, changes, self.colours);
+                    if let Err(error) = shown {
+                        page.desk.tell(error.to_string());
+                    }
+                }
+                Action::TakeBack => return Ok(After::TakeBack),
+                Action::Back => return Ok(After::Back),
+                Action::Decide(decision) => return Ok(After::Decided(decision)),
+                Action::Quit => return Ok(After::Quit),
+            }
+        }
+    }
+
+    /// The page of sessions, until the end.
+    fn sessions(&mut self, mut page: Sessions) -> Result<(), CliError> {
+        let mut difference = Difference::default();
+        loop {
+            if self.has_time_for(&page) {
+                let current = page.desk.outline.current();
+                let is_new = !difference.is_of(current);
+                let limit = match is_new {
+                    true => Some(Limit::FIRST),
+                    false => difference.limit_for_more().filter(|_| page.desk.is_near_end()),
+                };
+                if let (Some(limit), Some(index)) = (limit, current) {
+                    difference = self.peek(&page, index, limit);
+                    show(&mut page.desk, &difference, is_new);
+                }
+            }
+            let pressed = self.next(&mut page, &difference)?;
+            match page.take(pressed) {
+                sessions::Action::Nothing => {}
+                sessions::Action::Redraw => self.screen.clear()?,
+                sessions::Action::Suspend => self.screen.suspend()?,
+                sessions::Action::Unfold(at) => page.unfold(at),
+                sessions::Action::LoadAll => {
+                    page.load_all();
+                    difference = Difference::default();
+                }
+                sessions::Action::Reload(scope) => {
+                    page = self.reload(&page, scope)?;
+                    difference = Difference::default();
+                }
+                sessions::Action::Open(entry) => {
+                    match self.open(&page, entry) {
+                        Ok(After::Back) => {}
+                        Ok(After::Quit) => return Ok(()),
+                        Ok(After::TakeBack) => self.take_back(&page, entry)?,
+                        Ok(After::Decided(decision)) => self.restore(&page, entry, decision)?,
+                        Err(error) => {
+                            page.desk.tell(error.to_string());
+                            continue;
+                        }
+                    }
+                    page = self.reload(&page, page.scope())?;
+                    difference = Difference::default();
+                }
+                sessions::Action::TakeBack(entry) => {
+                    self.take_back(&page, entry)?;
+                    page = self.reload(&page, page.scope())?;
+                    difference = Difference::default();
+                }
+                sessions::Action::Quit => return Ok(()),
+            }
+        }
+    }
+
+    /// Reads the list again; the cursor stays at its row.
+    fn reload(&self, before: &Sessions, scope: Scope) -> Result<Sessions, CliError> {
+        let mut page = Sessions::load(self.catalog, &Place::current(Looked::Looking)?, scope)?;
+        page.go_on_at(before);
+        Ok(page)
+    }
+
+    /// What is known of a row, and the beginning of its difference.
+    fn peek(&self, page: &Sessions, index: usize, limit: Limit) -> Difference {
+        let entry = page.entry(index);
+        let mut heading = heading(page, entry);
+        self.peeked(page, index, limit, &mut heading).unwrap_or_else(|error| {
+            heading.push(MarkedLine::remark(LineKind::Remark, error.to_string()));
+            Difference::of_lines(index, heading)
+        })
+    }
+
+    fn peeked(
+        &self,
+        page: &Sessions,
+        index: usize,
+        limit: Limit,
+        heading: &mut Vec<MarkedLine>,
+    ) -> Result<Difference, CliError> {
+        let entry = page.entry(index);
+        let Some((session, summary)) = page.session(entry) else {
+            return Ok(Difference::of_lines(index, std::mem::take(heading)));
+        };
+        if needs_now(entry, summary) {
+            let text = "the end is not recorded: Enter compares with the files of now";
+            heading.push(MarkedLine::remark(LineKind::Remark, text.to_owned()));
+            return Ok(Difference::of_lines(index, std::mem::take(heading)));
+        }
+        let (old, new) = states_of(page, entry, session)?;
+        let store = Catalog::store_of(session)?;
+        let found = diff::differences(&store, &old.merkle_root, &new.merkle_root)?;
+        let some: Vec<Different> = found.take(PEEKED).collect::<Result<_, _>>()?;
+        let (then, now) = (NotCapturedSet::new(&old), NotCapturedSet::new(&new));
+        let comparison = Comparison::of(&some, &then, &now);
+        let repositories = Repositories::of(&store, &old, &new, &comparison.changes)?;
+        for line in repositories.said(Told::Done) {
+            heading.push(MarkedLine::remark(LineKind::Fact, shown(line.as_bytes())));
+        }
+        let Comparison { mut changes, .. } = repositories.collapsed(comparison);
+        // That was said of each repository.
+        changes.retain(|change| !(change.is_directory && change.path.ends_with(".git")));
+        let states = States::new(session, &store, &old, &new)?;
+        let renames = renames(&changes, &states);
+        heading.push(MarkedLine::remark(LineKind::Fact, String::new()));
+        let (range, heading) = (0..changes.len(), std::mem::take(heading));
+        Ok(Difference::make(index, &states, &changes, range, &renames, heading, limit))
+    }
+
+    /// The page of changes of a row, until it is left.
+    fn open(&mut self, page: &Sessions, entry: Entry) -> Result<After, CliError> {
+        let Some((session, summary)) = page.session(entry) else { return Ok(After::Back) };
+        let prompt = page.prompt(entry);
+        if needs_now(entry, summary) {
+            let manager = SnapshotManager::open(session.path())?;
+            let old = manager.load_manifest(session.first_number()?)?;
+            let now = manager.live_state(&old)?;
+            let new = now.manifest();
+            return self.open_subject(&Subject { session, store: &now, old: &old, new }, prompt);
+        }
+        let (old, new) = states_of(page, entry, session)?;
+        let store = Catalog::store_of(session)?;
+        self.open_subject(&Subject { session, store: &store, old: &old, new: &new }, prompt)
+    }
+
+    fn open_subject(
+        &mut self,
+        subject: &Subject<'_>,
+        prompt: Option<&str>,
+    ) -> Result<After, CliError> {
+        let comparison = subject.compare()?;
+        if comparison.changes.is_empty() {
+            let touched = touched_part(&comparison.summary());
+            return Err(CliError::failed(format!("nothing changed{touched}")));
+        }
+        self.changes(Opened::new(subject, comparison, prompt, Purpose::Looking)?)
+    }
+
+    /// Takes a row back as `nono undo` does, with its question.
+    fn take_back(&mut self, page: &Sessions, entry: Entry) -> Result<(), CliError> {
+        let Some(arguments) = page.undo_arguments(entry) else { return Ok(()) };
+        let words = ["nono", "undo"].map(str::to_owned).into_iter().chain(arguments);
+        let parsed = Arguments::try_parse_from(words)
+            .map_err(|error| CliError::failed(error.to_string()))?;
+        let Command::Undo(args) = parsed.command else { return Ok(()) };
+        let (store, context) = (self.store, self.context);
+        self.beside_the_screen(|| undo::run(&args.undo, &[], store, context).map(drop))
+    }
+
+    /// Restores what was decided on a page of changes.
+    fn restore(
+        &mut self,
+        page: &Sessions,
+        entry: Entry,
+        decision: Decision,
+    ) -> Result<(), CliError> {
+        let Some((session, summary)) = page.session(entry) else { return Ok(()) };
+        let number = match needs_now(entry, summary) {
+            true => session.first_number()?,
+            false => states_of(page, entry, session)?.0.number,
+        };
+        let selection = match decision {
+            Decision::KeepAll => return Ok(()),
+            Decision::RestoreAll => Selection::default(),
+            Decision::Restore(exactly) => Selection { exactly, ..Selection::default() },
+        };
+        let (catalog, context) = (self.catalog, self.context);
+        self.beside_the_screen(|| {
+            restore_picked(catalog, session, number, selection, context).map(drop)
+        })
+    }
+
+    /// Does something on the terminal as it was before, and waits until it is read.
+    fn beside_the_screen(
+        &mut self,
+        work: impl FnOnce() -> Result<(), CliError>,
+    ) -> Result<(), CliError> {
+        let context = self.context;
+        self.screen.aside(|| {
+            if let Err(error) = work() {
+                context.error(&error);
+            }
+            context.ask("Enter goes back to the timeline ").map(drop)
+        })?
+    }
+}
+
+impl Subject<'_> {
+    /// What changed.
+    fn compare(&self) -> Result<Comparison, CliError> {
+        let Self { store, old, new, .. } = *self;
+        let differences = diff::compare(store, &old.merkle_root, &new.merkle_root)?;
+        Ok(Comparison::of(&differences, &NotCapturedSet::new(old), &NotCapturedSet::new(new)))
+    }
+}
+
+/// Tells the shared part of a page what is beside the list.
+fn show(desk: &mut desk::Desk, difference: &Difference, is_new: bool) {
+    let (count, hunks) = (difference.lines().len(), difference.hunks());
+    match is_new {
+        true => desk.show(count, hunks),
+        false => desk.grow(count, hunks),
+    }
+}
+
+/// Whether the last state of a session's command is not recorded.
+fn needs_now(entry: Entry, summary: &SessionSummary) -> bool {
+    matches!(entry, Entry::Session(_)) && summary.status == SessionStatus::Interrupted
+}
+
+/// The states before and after what a row is.
+fn states_of(
+    page: &Sessions,
+    entry: Entry,
+    session: &SessionDir,
+) -> Result<(SnapshotManifest, SnapshotManifest), CliError> {
+    let steps = page.steps(entry);
+    let (Some(first), Some(last)) = (steps.first(), steps.last()) else {
+        return compared(session, None);
+    };
+    let (old, _) = compared(session, Some(first.number))?;
+    let (_, new) = compared(session, Some(last.number))?;
+    Ok((old, new))
+}
+
+/// What is known of a row without looking at contents.
+fn heading(page: &Sessions, entry: Entry) -> Vec<MarkedLine> {
+    let line = |kind, text: &str| MarkedLine::remark(kind, shown(text.as_bytes()));
+    let Some((_, summary)) = page.session(entry) else {
+        return vec![line(LineKind::File, page.failure(entry).unwrap_or_default())];
+    };
+    let title = page.title_of(entry);
+    let (_, _, notes) = page.words(entry);
+    let command = list::command(summary);
+    let has_command = !summary.command.is_empty() && !title.contains(&command);
+    let mut lines = vec![MarkedLine::remark(LineKind::File, title)];
+    let zoned = jiff::Zoned::now();
+    let when = match page.steps(entry).first() {
+        Some(step) => step.timestamp,
+        None => summary.started,
+    };
+    let project = named_project(&summary.tracked_paths);
+    let place = format!("{}  {project}", absolute_time(when, &zoned));
+    lines.push(line(LineKind::Remark, &place));
+    if has_command {
+        lines.push(MarkedLine::remark(LineKind::Fact, format!("$ {command}")));
+    }
+    if let Some(prompt) = page.prompt(entry) {
+        let texts = prompt.lines().take(MAX_PROMPT_LINES);
+        lines.extend(texts.map(|text| line(LineKind::Fact, &format!("❯ {text}"))));
+    }
+    if !notes.is_empty() {
+        lines.push(MarkedLine::remark(LineKind::Remark, notes));
+    }
+    lines
+}
