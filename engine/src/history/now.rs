@@ -71,8 +71,8 @@ pub fn text_now(path: &Path, max_bytes: u64) -> Result<Option<Vec<u8>>, HistoryE
     let file = parent.open_file(name, true)?;
     let mut bytes = Vec::new();
     // It may grow meanwhile.
-    let mut limited = io::Read::take(&file, max_bytes + 1);
-    io::Read::read_to_end(&mut limited, &mut bytes).at("read", &parent.path_of(name))?;
+    let mut limited = std::io::Read::take(&file, max_bytes + 1);
+    std::io::Read::read_to_end(&mut limited, &mut bytes).at("read", &parent.path_of(name))?;
     Ok(Some(bytes).filter(|bytes| bytes.len() as u64 <= max_bytes))
 }
 
