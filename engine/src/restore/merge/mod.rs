@@ -56,10 +56,9 @@ fn merge(base: &[u8], ours: &[u8], theirs: &[u8]) -> Option<Vec<u8>> {
     let texts = numbers.of_texts([base, ours, theirs])?;
     // Fewer anchors make no conflict go, so the first ones may be the end.
     let parts = parts(&texts, true);
-    parts
-        .iter()
-        .all(|part| matches!(part, Part::Settled(_)))
-        .then(|| numbers.text(parts.iter().flat_map(|part| part.lines(&texts, HunkChoice::Ours))))
+    let is_settled = parts.iter().all(|part| matches!(part, Part::Settled(_)));
+    let bytes = || parts.iter().flat_map(|it| it.bytes(&texts, &numbers, HunkChoice::Ours));
+    is_settled.then(|| bytes().collect())
 }
 
 /// The hunks that both changes touch, from top to bottom. `None`: one of the three is no text.
@@ -69,8 +68,7 @@ pub fn touching_hunks(base: &[u8], ours: &[u8], theirs: &[u8]) -> Option<Vec<Hun
     let hunks = parts(&texts, false).into_iter().filter_map(|part| {
         let Part::Touching(ranges) = part else { return None };
         let line = ranges[1].start + 1;
-        let mut of =
-            texts.iter().zip(ranges).map(|(text, range)| numbers.text(text[range].iter().copied()));
+        let mut of = texts.iter().zip(ranges).map(|(text, range)| numbers.text(&text[range]));
         Some(Hunk { line, was: of.next()?, ours: of.next()?, theirs: of.next()? })
     });
     Some(hunks.collect())
@@ -82,22 +80,21 @@ pub fn merge_chosen([base, ours, theirs]: [&[u8]; 3], choices: &[HunkChoice]) ->
     let mut numbers = Numbers::default();
     let texts = numbers.of_texts([base, ours, theirs])?;
     let mut choices = choices.iter().copied();
-    let mut lines = Vec::new();
+    let mut merged = Vec::new();
     for part in parts(&texts, false) {
         let choice = match part {
             Part::Settled(_) => HunkChoice::Ours,
             Part::Touching(_) => choices.next()?,
         };
-        lines.extend(part.lines(&texts, choice));
+        merged.extend(part.bytes(&texts, &numbers, choice));
     }
-    choices.next().is_none().then(|| numbers.text(lines.into_iter()))
+    choices.next().is_none().then_some(merged)
 }
 
 /// Whether a text is a merge of the three with any choices.
 fn is_chosen(texts: [&[u8]; 3], merged: &[u8]) -> bool {
     let mut numbers = Numbers::default();
     let Some(texts) = numbers.of_texts(texts) else { return false };
-    let merged = numbers.of_lines(merged);
     // Where in the merged text the parts so far may end.
     let mut ends = BTreeSet::from([0]);
     for part in parts(&texts, false) {
@@ -105,12 +102,12 @@ fn is_chosen(texts: [&[u8]; 3], merged: &[u8]) -> bool {
             Part::Settled(_) => &[HunkChoice::Ours],
             Part::Touching(_) => &[HunkChoice::Ours, HunkChoice::Theirs, HunkChoice::Both],
         };
-        let lines: Vec<Vec<u32>> =
-            choices.iter().map(|choice| part.lines(&texts, *choice)).collect();
+        let forms: Vec<Vec<u8>> =
+            choices.iter().map(|choice| part.bytes(&texts, &numbers, *choice)).collect();
         let next = |at: &usize| {
             let rest = &merged[*at..];
-            let fitting = lines.iter().filter(|lines| rest.starts_with(lines));
-            fitting.map(|lines| at + lines.len()).collect::<Vec<_>>()
+            let fitting = forms.iter().filter(|bytes| rest.starts_with(bytes));
+            fitting.map(|bytes| at + bytes.len()).collect::<Vec<_>>()
         };
         ends = ends.iter().flat_map(next).collect();
     }
@@ -126,17 +123,28 @@ enum Part {
 }
 
 impl Part {
-    /// Its lines in the merged text.
-    fn lines(&self, [_, ours, theirs]: &[Vec<u32>; 3], choice: HunkChoice) -> Vec<u32> {
-        match self {
-            Self::Settled(lines) => lines.clone(),
-            Self::Touching([_, our, their]) => {
-                let (our, their) = (&ours[our.clone()], &theirs[their.clone()]);
-                match choice {
-                    HunkChoice::Ours => our.to_vec(),
-                    HunkChoice::Theirs => their.to_vec(),
-                    HunkChoice::Both => [our, their].concat(),
+    /// Its bytes in the merged text.
+    fn bytes(
+        &self,
+        [_, ours, theirs]: &[Vec<u32>; 3],
+        numbers: &Numbers<'_>,
+        choice: HunkChoice,
+    ) -> Vec<u8> {
+        let [our, their] = match self {
+            Self::Settled(lines) => return numbers.text(lines),
+            Self::Touching([_, our, their]) => [&ours[our.clone()], &theirs[their.clone()]],
+        };
+        match choice {
+            HunkChoice::Ours => numbers.text(our),
+            HunkChoice::Theirs => numbers.text(their),
+            HunkChoice::Both => {
+                let mut bytes = numbers.text(our);
+                // The last line of a text may have no end.
+                if !their.is_empty() && bytes.last().is_some_and(|last| *last != b'\n') {
+                    bytes.push(b'\n');
                 }
+                bytes.extend(numbers.text(their));
+                bytes
             }
         }
     }
@@ -206,8 +214,8 @@ impl<'a> Numbers<'a> {
     }
 
     /// The text of these lines.
-    fn text(&self, lines: impl Iterator<Item = u32>) -> Vec<u8> {
-        lines.flat_map(|line| self.line(line)).copied().collect()
+    fn text(&self, lines: &Lines) -> Vec<u8> {
+        lines.iter().flat_map(|&line| self.line(line)).copied().collect()
     }
 
     /// The numbers of the lines of a text. A line has its end with it.

@@ -381,6 +381,9 @@ fn each_touching_hunk_is_as_it_was_chosen_and_the_rest_is_merged() {
     };
     assert_eq!(chosen(&[Ours, Theirs]), "1\nmine\n3\n4 mine\n5\nbefore too\n7\n8\n");
     assert_eq!(chosen(&[Both, Ours]), "1\nmine\nbefore\n3\n4 mine\n5\nmine too\n7\n8\n");
+    // A last line without its end is a line of its own.
+    let both = merge_chosen([b"a\nb", b"a\nmine", b"a\nbefore"], &[Both]).unwrap();
+    assert_eq!(both, b"a\nmine\nbefore");
     assert_eq!(merge_chosen(texts, &[Ours]), None);
     assert_eq!(merge_chosen(texts, &[Ours; 3]), None);
     assert!(!is_chosen(texts, ours), "the added line is not touched, and goes");
