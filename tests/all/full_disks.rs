@@ -17,7 +17,9 @@ fn run_offered(fixture: &Fixture, told: &Finished, words: &str) -> Finished {
     let offered = offered.strip_prefix("nono ").unwrap_or_else(|| panic!("{offered}"));
     let nono = fixture.command(&[]);
     let mut shell = Command::new("sh");
-    shell.args(["-c", &format!("{} {offered}", env!("CARGO_BIN_EXE_nono"))]);
+    // Nobody is there to answer.
+    let answer = if offered.contains(" restore ") { " --yes" } else { "" };
+    shell.args(["-c", &format!("{} {offered}{answer}", env!("CARGO_BIN_EXE_nono"))]);
     shell.current_dir(fixture.project()).env_clear();
     shell.envs(nono.get_envs().filter_map(|(key, value)| Some((key, value?))));
     finished(shell.output().unwrap())
