@@ -45,7 +45,7 @@ def test_the_program_lists_restores_and_verifies_what_is_made_here(
     assert nono.json("rollback", "verify", made_here.session_id)["ok"] is True
     assert made_here.verify().ok
 
-    restored = nono.json("rollback", "restore", made_here.session_id)
+    restored = nono.json("rollback", "restore", "--yes", made_here.session_id)
     assert [change["path"] for change in restored["changes"]] == [str(work / "one.txt")]
     assert (work / "one.txt").read_text() == "one"
     assert made_here.snapshot_count() == 3, "the safety snapshot of the program"

@@ -177,7 +177,7 @@ fn on_a_full_disk_what_no_snapshot_holds_is_left_and_named_and_given_up_by_name(
     let offered = told.stderr.lines().find_map(|line| line.split_once("to lose it: nono "));
     let (_, offered) = offered.unwrap_or_else(|| panic!("{}", told.stderr));
     assert!(offered.contains("--no-safety-snapshot --force"), "{offered}");
-    let script = format!("{} {offered}", env!("CARGO_BIN_EXE_nono"));
+    let script = format!("{} {offered} --yes", env!("CARGO_BIN_EXE_nono"));
     let nono = fixture.command(&[]);
     let mut shell = std::process::Command::new("sh");
     shell.args(["-c", &script]).current_dir(fixture.project()).env_clear();

@@ -95,7 +95,7 @@ fn where_the_store_is_read_only(fixture: &Fixture, script: &str, arguments: &[&s
     let mut command = Command::new("unshare");
     let bind = "mount --bind \"$STORE\" \"$STORE\" && mount -o remount,ro,bind \"$STORE\"";
     command.args(["-m", "sh", "-c", &format!("{bind} || exit 77; {script}"), "sh"]);
-    command.arg(nono.get_program()).args(arguments).current_dir(fixture.project());
+    command.arg(nono.get_program()).args(nono.get_args()).current_dir(fixture.project());
     command.env_clear().envs(nono.get_envs().filter_map(|(key, value)| Some((key, value?))));
     command.env("STORE", fixture.store());
     finished(command.output().unwrap())
