@@ -73,6 +73,8 @@ pub(super) struct Desk {
     pub(super) mode: Mode,
     pub(super) focus: Focus,
     pub(super) places: Places,
+    /// The first shown line of the help.
+    pub(super) help_top: usize,
     search: String,
     message: Option<String>,
     /// The first shown line of the difference.
@@ -138,10 +140,7 @@ impl Desk {
         match self.mode {
             Mode::Searching => self.press_in_search(key.code),
             Mode::Asked => Pressed::Key(key.code),
-            Mode::Help => {
-                self.mode = Mode::Looking;
-                Pressed::Done
-            }
+            Mode::Help => self.press_in_help(key.code),
             Mode::Looking => match self.focus {
                 Focus::List => self.press_in_list(key.code),
                 Focus::Difference => self.press_in_difference(key.code),
@@ -204,8 +203,21 @@ impl Desk {
                 self.mode = Mode::Searching;
                 self.focus = Focus::List;
             }
-            KeyCode::Char('?') | KeyCode::F(1) => self.mode = Mode::Help,
+            KeyCode::Char('?') | KeyCode::F(1) => {
+                (self.mode, self.help_top) = (Mode::Help, 0);
+            }
             key => return Pressed::Key(key),
+        }
+        Pressed::Done
+    }
+
+    fn press_in_help(&mut self, key: KeyCode) -> Pressed {
+        match key {
+            KeyCode::Down | KeyCode::Char('j') | KeyCode::PageDown => self.help_top += 1,
+            KeyCode::Up | KeyCode::Char('k') | KeyCode::PageUp => {
+                self.help_top = self.help_top.saturating_sub(1);
+            }
+            _ => self.mode = Mode::Looking,
         }
         Pressed::Done
     }

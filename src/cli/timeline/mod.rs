@@ -110,7 +110,7 @@ pub(super) fn review(
     store: &StoreArgs,
     context: &Context,
 ) -> Result<Option<Decision>, CliError> {
-    let opened = Opened::new(subject, comparison, None, Purpose::Deciding)?;
+    let opened = Opened::new(subject, comparison, &Part::default(), Purpose::Deciding)?;
     let mut driver = Driver::start(catalog, store, context)?;
     match driver.changes(opened)? {
         After::Decided(decision) => Ok(Some(decision)),
@@ -134,6 +134,28 @@ enum After {
     Quit,
 }
 
+/// The part of a session that a page of changes is about.
+#[derive(Debug, Clone, Default)]
+struct Part {
+    /// Behind the session's id: ` prompt 2`, `#17`; nothing for all of it.
+    name: String,
+    /// The text of the prompt.
+    prompt: Option<String>,
+}
+
+impl Part {
+    fn of(page: &Sessions, entry: Entry) -> Self {
+        let number = page.steps(entry).first().map(|step| step.number);
+        let name = match (entry, number) {
+            (Entry::Step(..), Some(number)) => format!("#{number}"),
+            (Entry::Prompt(..), _) => format!(" {}", page.title_of(entry)),
+            _ => String::new(),
+        };
+        let prompt = page.prompt(entry).map(sessions::one_line);
+        Self { name, prompt }
+    }
+}
+
 /// A page of changes, with all that its driver needs.
 struct Opened<'a> {
     states: States<'a>,
@@ -142,11 +164,10 @@ struct Opened<'a> {
 }
 
 impl<'a> Opened<'a> {
-    /// `prompt`: the text of the prompt that led to the changes.
     fn new(
         subject: &Subject<'a>,
         comparison: Comparison,
-        prompt: Option<&str>,
+        part: &Part,
         purpose: Purpose,
     ) -> Result<Self, CliError> {
         let Subject { session, store, old, new } = *subject;
@@ -158,17 +179,14 @@ impl<'a> Opened<'a> {
         let metadata = session.metadata().ok();
         let label = metadata.as_ref().and_then(|metadata| metadata.label.as_deref());
         let label = label.map(super::commands::quoted).unwrap_or_default();
-        let step = match (purpose, new.number) {
-            (Purpose::Looking, number) if new.step.is_some() => format!("#{number}"),
-            _ => String::new(),
-        };
-        let title = format!("session {}{step}{label}{touched}", session.id());
+        let name = &part.name;
+        let title = format!("session {}{name}{label}{touched}", session.id());
         let mut facts = Vec::new();
         if let Some(summary) = SessionSummary::of(session).ok().filter(|it| !it.command.is_empty())
         {
             facts.push(format!("$ {}", list::command(&summary)));
         }
-        facts.extend(prompt.map(|prompt| format!("❯ {}", sessions::one_line(prompt))));
+        facts.extend(part.prompt.iter().map(|prompt| format!("❯ {prompt}")));
         let said = repositories.said(Told::Done);
         facts.extend(said.iter().map(|line| shown(line.as_bytes())));
         let renames = renames(&comparison.changes, &states);
@@ -381,30 +399,26 @@ impl<'a> Driver<'a> {
     /// The page of changes of a row, until it is left.
     fn open(&mut self, page: &Sessions, entry: Entry) -> Result<After, CliError> {
         let Some((session, summary)) = page.session(entry) else { return Ok(After::Back) };
-        let prompt = page.prompt(entry);
+        let part = &Part::of(page, entry);
         if needs_now(entry, summary) {
             let manager = SnapshotManager::open(session.path())?;
             let old = manager.load_manifest(session.first_number()?)?;
             let now = manager.live_state(&old)?;
             let new = now.manifest();
-            return self.open_subject(&Subject { session, store: &now, old: &old, new }, prompt);
+            return self.open_subject(&Subject { session, store: &now, old: &old, new }, part);
         }
         let (old, new) = states_of(page, entry, session)?;
         let store = Catalog::store_of(session)?;
-        self.open_subject(&Subject { session, store: &store, old: &old, new: &new }, prompt)
+        self.open_subject(&Subject { session, store: &store, old: &old, new: &new }, part)
     }
 
-    fn open_subject(
-        &mut self,
-        subject: &Subject<'_>,
-        prompt: Option<&str>,
-    ) -> Result<After, CliError> {
+    fn open_subject(&mut self, subject: &Subject<'_>, part: &Part) -> Result<After, CliError> {
         let comparison = subject.compare()?;
         if comparison.changes.is_empty() {
             let touched = touched_part(&comparison.summary());
             return Err(CliError::failed(format!("nothing changed{touched}")));
         }
-        self.changes(Opened::new(subject, comparison, prompt, Purpose::Looking)?)
+        self.changes(Opened::new(subject, comparison, part, Purpose::Looking)?)
     }
 
     /// Takes a row back as `nono undo` does, with its question.

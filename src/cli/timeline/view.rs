@@ -75,7 +75,7 @@ const HELP_END: [&str; 4] = [
     "",
     "A restore records the state of now first, so it can be undone as well.",
     "",
-    "any key            back",
+    "down, up           more of this; any other key: back",
 ];
 
 /// A page of the screen.
@@ -133,7 +133,10 @@ pub(super) fn draw(
     }
     if page.desk().mode == Mode::Help {
         let help = page.help();
-        for (y, line) in (body.y..body.bottom()).zip(help) {
+        let desk = page.desk_mut();
+        desk.help_top = desk.help_top.min(help.len().saturating_sub(rows));
+        let shown = help.into_iter().skip(desk.help_top);
+        for (y, line) in (body.y..body.bottom()).zip(shown) {
             put(frame, Rect { y, height: 1, ..body }, &Line::raw(line));
         }
         page.desk_mut().places = Places::default();
