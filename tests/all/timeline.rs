@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::fixture::Fixture;
 use crate::hooks::Agent;
-use crate::terminal::Terminal;
+use crate::terminal::{Terminal, eventually};
 
 const NONO: &str = env!("CARGO_BIN_EXE_nono");
 
@@ -378,4 +378,24 @@ fn commits_and_the_command_are_named_above_the_changes() {
     terminal.wait_for("\nthe command made 1 commit on main");
     terminal.keys(&["q"]);
     terminal.wait_for_program("bash");
+}
+
+#[test]
+fn code_has_the_colours_of_its_language() {
+    let fixture = fixture();
+    let terminal = timeline(&fixture, "", (120, 24));
+    terminal.keys(&["j"]);
+    terminal.wait_for("│  def total(prices):");
+    let drawn = || {
+        let drawn = terminal.tmux(&["capture-pane", "-p", "-e"]);
+        String::from_utf8_lossy(&drawn.stdout).into_owned()
+    };
+    let (magenta, blue) = ("\u{1b}[35m", "\u{1b}[34m");
+    eventually("keywords have no colour", || drawn().contains(&format!("{magenta}def")));
+    assert!(drawn().contains(&format!("{blue}total")), "{:?}", drawn());
+    // The words that changed are marked.
+    terminal.wait_for("sum(prices) * 2");
+    assert!(drawn().contains("\u{1b}[7m"), "{:?}", drawn());
+    terminal.keys(&["q"]);
+    assert_clean(&terminal);
 }

@@ -7,6 +7,8 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use ratatui::style::Color;
+
 use super::renames::Renames;
 use super::states::States;
 use crate::cli::render::{LineKind, MarkedLine};
@@ -28,6 +30,9 @@ const MAX_TIME: Duration = Duration::from_millis(250);
 const CHUNK: usize = 10;
 /// Changes of a beginning: most of a directory may have nothing to show.
 const FIRST_CHANGES: usize = 50;
+
+/// The coloured parts of a line, as bytes of its text, in order.
+pub(super) type Colours = Vec<(Range<usize>, Color)>;
 
 /// How much is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,13 +65,16 @@ pub(super) struct Difference {
     /// The row of the list.
     of: Option<usize>,
     lines: Vec<MarkedLine>,
+    /// Of each line, if its code was coloured.
+    colours: Option<Vec<Colours>>,
     limit: Limit,
     is_cut: bool,
 }
 
 impl Default for Difference {
     fn default() -> Self {
-        Self { of: None, lines: Vec::new(), limit: Limit::FIRST, is_cut: false }
+        let (lines, limit) = (Vec::new(), Limit::FIRST);
+        Self { of: None, lines, colours: None, limit, is_cut: false }
     }
 }
 
@@ -84,6 +92,24 @@ impl Difference {
     /// The lines so far.
     pub(super) fn lines(&self) -> &[MarkedLine] {
         &self.lines
+    }
+
+    /// Whether the code of the lines has its colours, as far as they can be known.
+    pub(super) fn is_coloured(&self) -> bool {
+        self.colours.is_some() || self.lines.is_empty() || cfg!(not(feature = "syntax"))
+    }
+
+    /// Finds the colours of the code.
+    pub(super) fn colour(&mut self) {
+        #[cfg(feature = "syntax")]
+        {
+            self.colours = Some(super::syntax::colours_of(&self.lines));
+        }
+    }
+
+    /// The colours of a line.
+    pub(super) fn colours(&self, line: usize) -> &[(Range<usize>, Color)] {
+        self.colours.as_ref().and_then(|colours| colours.get(line)).map_or(&[], Vec::as_slice)
     }
 
     /// Where hunks begin, and files without any.
@@ -134,7 +160,8 @@ impl Difference {
             }
         }
         is_cut |= beginning.is_full();
-        Self { of: Some(of), lines: beginning.lines, limit, is_cut }
+        let lines = beginning.lines;
+        Self { of: Some(of), lines, colours: None, limit, is_cut }
     }
 }
 

@@ -24,6 +24,8 @@ mod renames;
 mod screen;
 mod sessions;
 mod states;
+#[cfg(feature = "syntax")]
+mod syntax;
 mod tree;
 mod view;
 
@@ -219,10 +221,15 @@ impl<'a> Driver<'a> {
     fn next(
         &mut self,
         page: &mut impl view::Page,
-        difference: &Difference,
+        difference: &mut Difference,
     ) -> Result<Pressed, CliError> {
         let colours = self.colours;
         self.screen.draw(|frame| view::draw(frame, page, difference, colours))?;
+        // Code can be read before it has its colours.
+        if colours && !difference.is_coloured() && self.has_time_for(page) {
+            difference.colour();
+            self.screen.draw(|frame| view::draw(frame, page, difference, colours))?;
+        }
         Ok(match self.screen.next_input()? {
             Input::Key(key) => page.desk_mut().press(key),
             Input::Mouse(event) => page.desk_mut().mouse(event),
@@ -269,7 +276,7 @@ impl<'a> Driver<'a> {
                 let step = page.current_path().and_then(|path| steps.of(path, &states));
                 page.set_step(step);
             }
-            let pressed = self.next(&mut page, &difference)?;
+            let pressed = self.next(&mut page, &mut difference)?;
             match page.take(pressed) {
                 Action::Nothing => {}
                 Action::Redraw => self.screen.clear()?,
@@ -305,7 +312,7 @@ impl<'a> Driver<'a> {
                     show(&mut page.desk, &difference, is_new);
                 }
             }
-            let pressed = self.next(&mut page, &difference)?;
+            let pressed = self.next(&mut page, &mut difference)?;
             match page.take(pressed) {
                 sessions::Action::Nothing => {}
                 sessions::Action::Redraw => self.screen.clear()?,

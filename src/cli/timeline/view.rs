@@ -2,6 +2,8 @@
 //!
 //! One layout for both pages. Costs what fits on the screen.
 
+use std::ops::Range;
+
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
@@ -205,18 +207,23 @@ fn draw_difference(
         (true, Focus::Difference) => "┃ ",
     };
     let has_numbers = place.width >= NUMBERS_FROM;
-    let mut lines = difference.lines().iter().skip(desk.top());
+    let mut lines = difference.lines().iter().enumerate().skip(desk.top());
     for y in place.y..place.bottom() {
         let mut spans = vec![Span::styled(border, Style::new().add_modifier(Modifier::DIM))];
-        if let Some(line) = lines.next() {
-            spans.extend(difference_line(line, has_numbers, colours));
+        if let Some((at, line)) = lines.next() {
+            spans.extend(difference_line(line, difference.colours(at), has_numbers, colours));
         }
         put(frame, Rect { y, height: 1, ..place }, &Line::from(spans));
     }
 }
 
 /// A line of a difference in pieces of one style each.
-fn difference_line(line: &MarkedLine, has_numbers: bool, colours: bool) -> Vec<Span<'static>> {
+fn difference_line(
+    line: &MarkedLine,
+    code: &[(Range<usize>, Color)],
+    has_numbers: bool,
+    colours: bool,
+) -> Vec<Span<'static>> {
     let dim = Style::new().add_modifier(Modifier::DIM);
     let base = line_style(line.kind, colours);
     let sign = match line.kind {
@@ -234,13 +241,21 @@ fn difference_line(line: &MarkedLine, has_numbers: bool, colours: bool) -> Vec<S
         true => base.add_modifier(Modifier::REVERSED),
         false => base.add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
     };
-    let mut at = 0;
-    for marked in &line.words {
-        spans.push(Span::styled(line.text[at..marked.start].to_owned(), base));
-        spans.push(Span::styled(line.text[marked.clone()].to_owned(), word));
-        at = marked.end;
+    let ends = |range: &Range<usize>| [range.start, range.end];
+    let mut cuts: Vec<usize> = line.words.iter().flat_map(ends).collect();
+    cuts.extend(code.iter().flat_map(|(range, _)| ends(range)));
+    cuts.extend([0, line.text.len()]);
+    cuts.sort_unstable();
+    cuts.dedup();
+    for part in cuts.windows(2) {
+        let coloured = code.iter().find(|(range, _)| range.contains(&part[0]));
+        let style = match coloured {
+            _ if line.words.iter().any(|range| range.contains(&part[0])) => word,
+            Some((_, colour)) if colours => base.fg(*colour),
+            _ => base,
+        };
+        spans.push(Span::styled(line.text[part[0]..part[1]].to_owned(), style));
     }
-    spans.push(Span::styled(line.text[at..].to_owned(), base));
     spans
 }
 

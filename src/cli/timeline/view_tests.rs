@@ -254,3 +254,85 @@ fn the_mouse_selects_opens_folds_marks_and_scrolls() {
     mouse(&mut page, click, 30, 19);
     assert_eq!(page.desk.outline.shown_count(), 1);
 }
+
+#[cfg(feature = "syntax")]
+#[test]
+fn code_has_its_colours_and_changed_words_keep_their_marks() {
+    let file = Some("a.rs".into());
+    let line = MarkedLine { file, words: vec![4..5], ..marked(LineKind::Added, "let x = 1;") };
+    let mut difference = Difference::of_lines(0, vec![line]);
+    assert!(!difference.is_coloured());
+    difference.colour();
+    assert!(difference.is_coloured());
+    let colours = |wanted| {
+        let terminal = with_difference(&mut page(), &difference, 100, 12, wanted);
+        let buffer = terminal.backend().buffer();
+        [52, 53, 57].map(|x| buffer[(x, 3)].fg)
+    };
+    assert_eq!(colours(true), [Color::Green, Color::Magenta, Color::Green]);
+    assert_eq!(colours(false), [Color::Reset; 3]);
+}
+
+/// A page that counts the rows that are made.
+struct Counting<'a>(&'a mut Changes, std::cell::Cell<usize>);
+
+impl Page for Counting<'_> {
+    fn desk(&self) -> &Desk {
+        &self.0.desk
+    }
+    fn desk_mut(&mut self) -> &mut Desk {
+        &mut self.0.desk
+    }
+    fn split_from(&self) -> u16 {
+        self.0.split_from()
+    }
+    fn head(&self, area: Rect, colours: bool) -> Vec<Line<'static>> {
+        self.0.head(area, colours)
+    }
+    fn prefix(&self, width: usize) -> u16 {
+        self.0.prefix(width)
+    }
+    fn row(&self, index: usize, width: usize, colours: bool) -> Line<'static> {
+        self.1.set(self.1.get() + 1);
+        Page::row(&*self.0, index, width, colours)
+    }
+    fn question(&self, width: usize) -> Option<String> {
+        Page::question(&*self.0, width)
+    }
+    fn remark(&self) -> Option<String> {
+        self.0.remark()
+    }
+    fn keys(&self) -> &'static str {
+        self.0.keys()
+    }
+    fn help(&self) -> Vec<&'static str> {
+        self.0.help()
+    }
+}
+
+#[test]
+fn of_a_hundred_thousand_changes_only_the_rows_that_fit_are_made() {
+    let path = |n| format!("/p/d{:03}/f{n:06}", n / 1000);
+    let changes = (0..100_000).map(|n| change(&path(n), ChangeType::Created, Some(1)));
+    let mut page = page_of(changes.collect(), Renames::new());
+    let mut drawn = |page: &mut Changes| {
+        let mut counting = Counting(page, 0.into());
+        let mut terminal = Terminal::new(TestBackend::new(200, 50)).unwrap();
+        let difference = Difference::default();
+        terminal.draw(|frame| draw(frame, &mut counting, &difference, true)).unwrap();
+        counting.1.get()
+    };
+    // The directories are folded at first.
+    assert_eq!(page.desk.outline.shown_count(), 100);
+    assert_eq!(drawn(&mut page), 44);
+    for key in [KeyCode::Right, KeyCode::End, KeyCode::Char('a'), KeyCode::PageUp] {
+        press(&mut page, key);
+        assert_eq!(drawn(&mut page), 44, "{key:?}");
+    }
+    assert_eq!(page.marked_count(), 100_000);
+    for key in "/f0999".chars() {
+        press(&mut page, KeyCode::Char(key));
+        assert!(drawn(&mut page) <= 44);
+    }
+    assert_eq!(page.desk.outline.match_count(), Some(100));
+}
