@@ -48,8 +48,8 @@ impl<'a> Maker<'a> {
         Self::new(version.first(), version.origin, past)
     }
 
-    /// The session whose command the state goes with. What an archive added to a session is not of
-    /// that session's command.
+    /// The session whose command the state goes with. A state that an archive added to a session
+    /// is not of that session's command.
     fn session(&self) -> Option<&'a SessionSummary> {
         let summary = self.past.summary(&self.place.session_id)?;
         (self.origin != Origin::Received || summary.received).then_some(summary)
@@ -88,7 +88,7 @@ impl<'a> Maker<'a> {
         format!("{session_id}{mark}{number}")
     }
 
-    /// Whose work it is, as a program reads it: `agent`, `command`, `you` (or another program),
+    /// The author as a program reads it: `agent`, `command`, `you` (or another program),
     /// `nono`, `archive`, or `before` the record.
     pub(super) fn by(&self) -> &'static str {
         match self.origin {
@@ -106,8 +106,8 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// Whose work it is in so many cells, harmless for a terminal: of a step with the first words
-    /// of its prompt, in so many cells more.
+    /// The author in so many cells, harmless for a terminal; a step with the first words of its
+    /// prompt, in so many cells more.
     pub(super) fn in_cells(&self, cells: usize, prompt_cells: usize) -> String {
         let cut =
             |text: &str, cells| columns::cut(&Shown::bytes(text.as_bytes()).to_string(), cells);

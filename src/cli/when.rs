@@ -1,11 +1,11 @@
 //! Times as people say them: `12:00`, `yesterday`, `2h ago`, `monday 9:30`, `2026-11-20 18:30`.
 //!
-//! A time is a moment or a whole day, in the time zone of this machine, and never in the future. Of
-//! a day, "since" means its begin and "at" its end: the state of yesterday is the one in which
+//! A time is a moment or a whole day, in the time zone of this machine, and never in the future.
+//! With a day, "since" means its begin and "at" its end: the state of yesterday is the one in which
 //! yesterday ended. A clock time without a day is the last one that was. A weekday is the last such
 //! day before today. Days are days of the calendar, so a day in which the clocks change has 23 or
-//! 25 hours. A local time that the clocks skipped is moved ahead by as much; of one that they
-//! showed twice the first is meant. The exact time is printed before it is used.
+//! 25 hours. A local time that the clocks skipped is moved ahead by as much; one that they showed
+//! twice means the first one. The exact time is printed before it is used.
 
 use std::fmt;
 
@@ -94,7 +94,7 @@ impl fmt::Display for Exact<'_> {
     }
 }
 
-/// What a text says.
+/// The meaning of a text.
 enum Named {
     /// A moment of any place.
     Moment(Timestamp),
@@ -194,7 +194,7 @@ impl Named {
             Self::Day { days_ago, at } => {
                 let days = match days_ago {
                     DaysAgo::Count(days) => *days,
-                    // Of today, a week ago.
+                    // The weekday of today was last a week ago.
                     DaysAgo::Last(weekday) => {
                         let since = i32::from(now.date().weekday().since(*weekday));
                         if since == 0 { 7 } else { since }

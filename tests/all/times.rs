@@ -43,7 +43,7 @@ fn a_restore_to_a_time_says_which_state_it_means_before_anything_happens() {
     assert_eq!(read(&fixture), "state 1\n");
     fixture.nono(&["redo"]).success();
     assert_eq!(read(&fixture), "state 4\n");
-    // Of one session, and by a day: the state in which it ended.
+    // A session has its own states.
     fixture.nono(&["restore", &session, "--at", "73 hours ago", "--force"]).success();
     assert_eq!(read(&fixture), "state 0\n");
     fixture.nono(&["redo"]).success();

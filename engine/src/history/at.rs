@@ -22,8 +22,8 @@ pub struct StateAt {
     pub changed_by_restore: Option<Timestamp>,
 }
 
-/// The last state of these sessions that was recorded until then. Of a session that was recorded
-/// here, what an archive added is none of its states.
+/// The last state of these sessions that was recorded until then. A state that an archive
+/// added to a session of here is none of them.
 ///
 /// # Errors
 /// The first state, where nothing was recorded by then; `None` where nothing is recorded at all.

@@ -48,7 +48,7 @@ pub enum HistoryError {
         /// The failed read, or a line that is too long.
         source: io::Error,
     },
-    /// What is at a path has no lines of text.
+    /// A path has no lines of text.
     #[error("{} has no lines to tell apart: {reason}", Shown::path(path))]
     NoText {
         /// The path.

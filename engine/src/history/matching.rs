@@ -1,4 +1,4 @@
-//! What is wanted in the trees of snapshots.
+//! A search through the trees of snapshots for paths that are wanted.
 //!
 //! A directory whose tree is the same in several snapshots is read once, and what was found in it
 //! is known to be in all of them.

@@ -64,7 +64,7 @@ impl Origin {
         match place.number {
             _ if is_restored => Self::Restored,
             _ if place.received => Self::Received,
-            // What a session made had no state before.
+            // A path that a session made had no state before.
             1.. if !had_before || place.kind == SnapshotKind::Ordinary => Self::Session,
             _ if had_before => Self::Outside,
             _ => Self::First,
@@ -135,7 +135,7 @@ pub fn history_of(
     PathHistory { path, versions, damaged }
 }
 
-/// What the snapshots of these sessions, and restores, say of a path, oldest first.
+/// The states of a path in the snapshots of these sessions, and after restores, oldest first.
 pub(super) fn sightings_of(
     forms: &[PathBuf],
     sessions: &[SessionDir],

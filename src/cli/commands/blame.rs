@@ -262,10 +262,8 @@ fn print(found: &Blame, lines: &[usize], past: &Past, context: &Context) -> Resu
     let current_dir = sys::current_or_former_dir()?;
     let of_writer = |writer: &Writer| {
         let path = Shown::path(typed_here(&writer.path, &current_dir)).to_string();
-        let path = match writer.path == found.path {
-            true => String::new(),
-            false => columns::cut(&path, PATH_CELLS),
-        };
+        let path = Some(path).filter(|_| writer.path != found.path);
+        let path = path.map_or(String::new(), |path| columns::cut(&path, PATH_CELLS));
         let Some(maker) = maker(writer, past) else {
             let who = "not recorded yet".to_owned();
             return Columns { id: "now".to_owned(), time: String::new(), who, path };
@@ -298,13 +296,15 @@ fn print(found: &Blame, lines: &[usize], past: &Past, context: &Context) -> Resu
             head = format!("{head}  {}", columns::pad(&columns.path, path));
         }
         let number = format!("{:>digits$}", index + 1);
-        match context.colours() {
-            true => write!(text, "{DIM}{head}{DIM:#}  {GREEN}{number}{GREEN:#}: ")?,
-            false => write!(text, "{head}  {number}: ")?,
+        if context.colours() {
+            write!(text, "{DIM}{head}{DIM:#}  {GREEN}{number}{GREEN:#}: ")?;
+        } else {
+            write!(text, "{head}  {number}: ")?;
         }
-        match context.stdout_is_terminal {
-            true => push_escaped(&mut text, without_end(&line.bytes)),
-            false => text.extend_from_slice(without_end(&line.bytes)),
+        if context.stdout_is_terminal {
+            push_escaped(&mut text, without_end(&line.bytes));
+        } else {
+            text.extend_from_slice(without_end(&line.bytes));
         }
         text.push(b'\n');
         out.write_all(&text)?;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
-use jiff::Zoned;
+use jiff::{Timestamp, Zoned};
 use serde::Serialize;
 
 use crate::cli::Outcome;
@@ -123,9 +123,14 @@ fn grep(args: &GrepArgs, store: &StoreArgs, context: &Context) -> Outcome {
     bar.finish();
     let mut found = found?;
     if let Some(since) = &args.since {
-        let is_since = |number: &usize| found.places[*number].timestamp >= since.begin();
+        let is_since = |time: Timestamp| time >= since.begin();
+        let stood = |version: &TextVersion| {
+            let mut places = version.places.iter().map(|number| found.places[*number].timestamp);
+            // Contents that a restore brought back may be in no snapshot since.
+            is_since(version.event.place.timestamp) || places.any(is_since)
+        };
         found.standing.retain_mut(|standing| {
-            standing.versions.retain(|version| version.places.iter().any(is_since));
+            standing.versions.retain(stood);
             !standing.versions.is_empty()
         });
     }
@@ -154,7 +159,7 @@ fn grep(args: &GrepArgs, store: &StoreArgs, context: &Context) -> Outcome {
     })
 }
 
-/// What was found, on its way out.
+/// A result on its way out.
 struct Report<'a> {
     pattern: &'a TextPattern,
     past: &'a Past,
@@ -180,9 +185,10 @@ impl Report<'_> {
     /// A path as bytes that can be printed: escaped where a terminal shows it.
     fn path(&self, path: &[u8], current_dir: &Path) -> Vec<u8> {
         let path = typed_here(to_path(path), current_dir);
-        match self.context.stdout_is_terminal {
-            true => Shown::path(path).to_string().into_bytes(),
-            false => path.as_os_str().as_bytes().to_vec(),
+        if self.context.stdout_is_terminal {
+            Shown::path(path).to_string().into_bytes()
+        } else {
+            path.as_os_str().as_bytes().to_vec()
         }
     }
 
@@ -291,11 +297,10 @@ impl Report<'_> {
         let time = relative_time(place.timestamp, now);
         let maker = Maker::new(place, *origin, self.past).words();
         let line = format!("  {what:<8}  {place}  {time:<14}  {maker}");
-        let line = match self.context.colours() {
-            true => line,
-            false => anstream::adapter::strip_str(&line).to_string(),
-        };
-        Ok(writeln!(out, "{line}")?)
+        if self.context.colours() {
+            return Ok(writeln!(out, "{line}")?);
+        }
+        Ok(writeln!(out, "{}", anstream::adapter::strip_str(&line))?)
     }
 
     /// A line of contents, with its matches marked.

@@ -288,7 +288,7 @@ fn undo_since(
             context.say(format_args!("  {}  {at}  {what}", summary.session_id));
         }
     }
-    // What the older ones would do follows from what the newer undos leave.
+    // The effect of an older undo follows from the state that the newer ones leave.
     if args.dry_run && meant.len() > 1 && !args.json {
         return Ok(u8::from(!is_complete));
     }

@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(found("abc", "xaybzc"), [None, Some(0), None, Some(1), None, Some(2)]);
         assert_eq!(found("abc", "xyz"), [None; 3]);
         assert_eq!(found("", "ab"), [None; 2]);
-        // Of two places, the first.
+        // The first of two places.
         assert_eq!(found("aab", "ab"), [Some(0), Some(2)]);
         // A line that moved was written anew.
         assert_eq!(found("abcd", "bcda"), [Some(1), Some(2), Some(3), None]);

@@ -6,7 +6,7 @@
 //! it at least, as for git). Contents that came back, by an undo or by a copy, keep the writers
 //! that they had. The lines of the first recorded state are older than the record.
 //!
-//! What an archive brought is no part of what happened here. A state of a received session is
+//! A state that an archive brought is no part of what happened here. A state of a received session is
 //! followed in that session alone.
 
 mod lines;
@@ -39,7 +39,7 @@ const MAX_RENAMES: usize = 200;
 /// The state whose lines are asked about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BlameAt {
-    /// What is there now: these bytes.
+    /// The file on the disk: these bytes.
     Now(Vec<u8>),
     /// The newest recorded state that has the file.
     Newest,

@@ -46,7 +46,7 @@ pub(super) fn source_of(
     let name = |path: &[u8]| byte_path::split(path).1.to_vec();
     let own = name(path.as_os_str().as_bytes());
     let mut same: Vec<_> = gone.iter().filter(|(_, old, _)| old == hash).collect();
-    // Of several with the same contents, the one that kept its name.
+    // The one that kept its name comes first.
     same.sort_by_key(|(path, ..)| (name(path) != own, path.clone()));
     if let Some((path, ..)) = same.first() {
         return Ok(Some(to_path(path).to_owned()));

@@ -5,10 +5,9 @@
 //! The trees then say where the contents stood: each different directory is read once. So a search
 //! costs about one reading of everything that is different, and not one for each snapshot.
 //!
-//! Names that begin with a dot are searched as others are. What lies in a git directory is searched
-//! only where a path leads there: objects of git are compressed, and its logs repeat the work tree.
-//! What an archive brought is no part of what happened here: each received session is a line of
-//! its own.
+//! Names that begin with a dot are searched as others are. A git directory is searched only where a
+//! path leads there: objects of git are compressed, and its logs repeat the work tree.
+//! Each received session is a line of states of its own: its states were never here.
 
 mod objects;
 mod pattern;
@@ -38,7 +37,7 @@ pub use objects::{Depth, InObject, Line};
 pub use pattern::{TextOptions, TextPattern};
 pub use standing::{Event, Standing, TextVersion};
 
-/// What is searched, and how.
+/// A search: its text, its places and its depth.
 #[derive(Debug)]
 pub struct TextRequest<'a> {
     /// The text.
@@ -46,13 +45,13 @@ pub struct TextRequest<'a> {
     /// Only these paths and what is in them, each in all its [forms](super::forms_of); empty means
     /// everything.
     pub paths: &'a [Vec<PathBuf>],
-    /// What is kept of each object that has the text.
+    /// The facts that are kept of each object that has the text.
     pub depth: Depth,
     /// Number of threads; 0 is one for each core.
     pub threads: usize,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug)]
 pub struct TextSearch {
     /// The snapshots in which text was looked for, oldest first.
@@ -272,7 +271,7 @@ impl Matches {
         Ok(Self { paths, contents, by_root })
     }
 
-    /// What a snapshot says of the paths.
+    /// The state of the paths in a snapshot.
     fn sighting(&self, manifest: &SnapshotManifest) -> standing::Sighting {
         let Some(contents) = self.by_root.get(&manifest.merkle_root) else {
             let all = 0..self.paths.len() as u32;

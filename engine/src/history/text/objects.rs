@@ -26,10 +26,10 @@ const MAX_LINE_BYTES: usize = 256 << 20;
 /// they are shown, so that a pattern that matches everything does not fill the memory.
 const MAX_KEPT_BYTES: u64 = 128 << 20;
 
-/// What is kept of each object that has the text.
+/// The facts that are kept of each object that has the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
-    /// That it has the text: the search of an object ends at the first match.
+    /// Its presence: the search of an object ends at the first match.
     Presence,
     /// The number of lines.
     Count,
@@ -141,7 +141,7 @@ pub(super) fn search(
     })
 }
 
-/// What one thread searches with.
+/// The tools of one thread.
 struct Work {
     searcher: Searcher,
     depth: Depth,

@@ -14,7 +14,7 @@ use crate::path_text::to_path;
 /// A snapshot or a restore with which something changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// The snapshot. Of a restore: the snapshot that was restored, with the time of the restore.
+    /// The snapshot; of a restore, the one that was restored, with the time of the restore.
     pub place: Place,
     /// How it came about.
     pub origin: Origin,
@@ -55,7 +55,7 @@ impl Standing {
     }
 }
 
-/// What a snapshot, or a restore, says of the paths, by their numbers.
+/// The paths in a snapshot, or after a restore, by their numbers.
 pub(super) struct Sighting {
     /// Paths that have the text, sorted, each with the number of its contents.
     contents: Arc<[(u32, u32)]>,
@@ -145,9 +145,10 @@ pub(super) fn of(mut sightings: Sightings, matches: &Matches) -> Vec<Standing> {
                 continue;
             }
             let is_restored = snapshot.is_none();
-            let track = match place.received && !is_restored {
-                true => received.entry(&place.session_id).or_default(),
-                false => &mut here,
+            let track = if place.received && !is_restored {
+                received.entry(&place.session_id).or_default()
+            } else {
+                &mut here
             };
             let contents = sighting.contents_of(number);
             let contents = contents.map(|contents| matches.contents[contents as usize]);
@@ -163,7 +164,7 @@ pub(super) fn of(mut sightings: Sightings, matches: &Matches) -> Vec<Standing> {
         found.extend(here.open.map(|open| (last, open)));
         found.extend(received.into_values().filter_map(|track| Some((last, track.open?))));
     }
-    // What is still there comes first, then what went last.
+    // The texts of the last state come first, then those that went last.
     found.sort_by(|(a, x), (b, y)| {
         (b, y.newest()).cmp(&(a, x.newest())).then_with(|| x.path.cmp(&y.path))
     });
