@@ -83,7 +83,8 @@ pub fn search_text(
 ) -> Result<TextSearch, HistoryError> {
     let within = Within::new(request.paths);
     let mut damaged = Vec::new();
-    let mut files = Files { within: &within, source, seen: HashSet::new(), found: Vec::new() };
+    let (seen, found) = (HashSet::new(), Vec::new());
+    let mut files = Files { within: &within, source, progress, seen, found };
     let mut roots = HashSet::new();
     each_snapshot(sessions, &mut damaged, |place, _| {
         if roots.insert(place.merkle_root) {
@@ -91,6 +92,7 @@ pub fn search_text(
         }
         Ok(Some(()))
     });
+    stop_if_asked(progress)?;
     let files = files.found;
     let found = objects::search(&files, request, source, progress)?;
     let mut search = TextSearch {
@@ -102,8 +104,9 @@ pub fn search_text(
         damaged,
         unsearched: found.unsearched,
     };
-    let having = Having { within: &within, objects: &search.objects };
+    let having = Having { within: &within, objects: &search.objects, progress };
     let matches = Matches::of(having, &roots, source)?;
+    stop_if_asked(progress)?;
     let mut sightings = Vec::new();
     // A session that is damaged was named above.
     let held = each_snapshot(sessions, &mut Vec::new(), |_, manifest| {
@@ -124,6 +127,11 @@ pub fn search_text(
     }
     search.standing = standing::of(sightings, &matches);
     Ok(search)
+}
+
+/// A few trees can name more paths than there is time for, so each walk asks.
+fn stop_if_asked(progress: &dyn Progress) -> Result<(), StoreError> {
+    if progress.is_cancelled() { Err(StoreError::Cancelled) } else { Ok(()) }
 }
 
 /// The paths that are searched.
@@ -160,11 +168,13 @@ impl Within {
 struct Having<'a> {
     within: &'a Within,
     objects: &'a HashMap<ContentHash, InObject>,
+    /// Ends the walk: no further directory is entered.
+    progress: &'a dyn Progress,
 }
 
 impl Wanted for Having<'_> {
     fn may_be_in(&self, directory: &[u8]) -> bool {
-        self.within.may_have_in(directory)
+        !self.progress.is_cancelled() && self.within.may_have_in(directory)
     }
 
     fn is_match(&self, path: &[u8], _: &[u8], state: &EntryState) -> bool {
@@ -184,6 +194,7 @@ struct File {
 struct Files<'a> {
     within: &'a Within,
     source: &'a dyn FileSource,
+    progress: &'a dyn Progress,
     /// Trees that were read, and objects. Trees by their paths as well where the path decides what
     /// of them is searched.
     seen: HashSet<(ContentHash, Vec<u8>)>,
@@ -197,6 +208,7 @@ impl Files<'_> {
             self.meet(path.into_vec(), node, &mut waiting);
         }
         while let Some((path, tree)) = waiting.pop() {
+            stop_if_asked(self.progress)?;
             for TreeEntry { name, node, .. } in read_tree(self.source, &tree)?.into_entries() {
                 self.meet(byte_path::join(&path, &name), node, &mut waiting);
             }

@@ -269,6 +269,30 @@ fn a_damaged_object_is_named_and_the_others_are_searched() {
     assert!(found.unsearched[0].0.ends_with("a"));
 }
 
+/// Wants the work to stop.
+struct Stopped;
+
+impl Progress for Stopped {
+    fn advance(&self, _: u64, _: u64) {}
+
+    fn is_cancelled(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_search_stops_when_it_is_asked_to() {
+    let project = Project::new();
+    project.write("d/a", "needle\n");
+    project.session("s").create_baseline().unwrap();
+    let sessions = project.sessions();
+    let (objects, _) = Objects::of(&sessions);
+    let pattern = TextPattern::new("needle", TextOptions::default()).unwrap();
+    let request = TextRequest { pattern: &pattern, paths: &[], depth: Depth::Lines, threads: 1 };
+    let stopped = search_text(&request, &sessions, &objects, &Stopped);
+    assert!(matches!(stopped, Err(HistoryError::Store(StoreError::Cancelled))), "{stopped:?}");
+}
+
 #[test]
 fn a_wrong_pattern_says_what_is_wrong() {
     for pattern in ["(", "a\\nb", "[z-a]"] {
