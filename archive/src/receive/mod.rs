@@ -319,7 +319,8 @@ impl<'a> Receiver<'a> {
             }
             next = reader.next_part()?;
         }
-        Ok(packer.finish()?)
+        packer.finish()?;
+        Ok(())
     }
 
     /// The missing things: objects, or manifests of earlier snapshots.

@@ -147,7 +147,7 @@ pub struct Totals {
     pub files_read: u64,
     /// Objects that the store did not have.
     pub objects_written: u64,
-    /// Bytes of those objects.
+    /// Bytes that those objects take on the disk.
     pub bytes_written: u64,
 }
 

@@ -11,6 +11,9 @@ pub const CONTAINER_PATHS: [&str; 3] = ["/changes", "/container.json", "/volumes
 pub struct ContainerSession {
     /// The id that the engine gave the container: 64 hexadecimal digits.
     pub container_id: String,
+    /// The engine's ids of the containers before it, of which this is the history as well.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former_ids: Vec<String>,
     /// The name of the container at the last snapshot, without a slash.
     pub name: String,
     /// The place of the engine: `unix:///var/run/docker.sock`.

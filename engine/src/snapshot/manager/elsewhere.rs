@@ -131,10 +131,10 @@ impl SnapshotManager {
     ) -> Result<Totals, SnapshotError> {
         let packer = Packer::new(&self.store, lock);
         let captured = self.capture_elsewhere_since(Some(flushed_from), &packer, paths)?;
-        packer.finish()?;
+        let bytes_written = packer.finish()?;
         self.store.sync()?;
         self.save_caches(captured.caches);
-        Ok(captured.totals)
+        Ok(Totals { bytes_written, ..captured.totals })
     }
 
     fn capture_elsewhere_since(

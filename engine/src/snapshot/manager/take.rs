@@ -126,7 +126,7 @@ impl SnapshotManager {
         lock: &StoreLock,
     ) -> Result<Capture, SnapshotError> {
         let packer = Packer::new(&self.store, lock).storing_long_files(long_files);
-        let captured = captured(CaptureRequest {
+        let mut captured = captured(CaptureRequest {
             store: &packer,
             flushed,
             roots: &self.roots,
@@ -141,7 +141,7 @@ impl SnapshotManager {
             racy_from: None,
             threads: self.threads,
         })?;
-        packer.finish()?;
+        captured.totals.bytes_written = packer.finish()?;
         Ok(captured)
     }
 

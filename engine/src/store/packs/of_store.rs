@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::writer::Sealed;
 use super::{Pack, PackWriter};
 #[cfg(test)]
 use crate::store::local::relative_name;
@@ -15,11 +16,12 @@ impl LocalStore {
     }
 
     /// Gives a pack its name. Its objects can be found from now on.
-    pub(super) fn seal(&self, pack: PackWriter<'_>) -> Result<(), StoreError> {
-        let name = pack.seal()?;
+    /// Returns the bytes that it takes on the disk.
+    pub(super) fn seal(&self, pack: PackWriter<'_>) -> Result<u64, StoreError> {
+        let Sealed { digits, bytes } = pack.seal()?;
         self.packs().refresh(self.dir())?;
-        self.packs().note_written(name);
-        Ok(())
+        self.packs().note_written(digits);
+        Ok(bytes)
     }
 
     /// All packs that can be read. An object that has a file of its own too is read from that.
@@ -105,7 +107,7 @@ impl LocalStore {
     ) -> Result<(), StoreError> {
         let mut pack = self.new_pack();
         pack.append_and_write(hash, kind, bytes)?;
-        self.seal(pack)
+        self.seal(pack).map(drop)
     }
 
     /// From now on, an object counts as not being in any pack.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
 use std::fs::File;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use foldhash::fast::RandomState;
 use parking_lot::{Condvar, Mutex};
@@ -41,6 +42,8 @@ pub struct Packer<'s> {
     long_files: LongFiles,
     patience: Patience,
     _forget: ForgetOwn<'s>,
+    /// Bytes that the stored objects take on the disk.
+    stored_bytes: AtomicU64,
     state: Mutex<State<'s>>,
     written: Condvar,
 }
@@ -105,7 +108,19 @@ impl<'s> Packer<'s> {
         let (patience, _forget) = (Patience::of_storing(), ForgetOwn(store));
         let (state, written) = (Mutex::new(state), Condvar::new());
         let long_files = LongFiles::Packed;
-        Self { store, lock, limits, few_objects, long_files, patience, _forget, state, written }
+        let stored_bytes = AtomicU64::new(0);
+        Self {
+            store,
+            lock,
+            limits,
+            few_objects,
+            long_files,
+            patience,
+            _forget,
+            stored_bytes,
+            state,
+            written,
+        }
     }
 
     /// Says how long files are stored; else they are packed.
@@ -115,10 +130,12 @@ impl<'s> Packer<'s> {
     }
 
     /// Makes all objects part of the store. They are not durable before [`LocalStore::sync`].
+    /// Returns the bytes that they take on the disk.
     ///
     /// # Errors
     /// When the disk is full or broken.
-    pub fn finish(self) -> Result<(), StoreError> {
+    pub fn finish(self) -> Result<u64, StoreError> {
+        let mut stored_bytes = self.stored_bytes.into_inner();
         let State { pack, pending, writing, is_broken, .. } = self.state.into_inner();
         // All writers have returned, or this could not be called.
         debug_assert!(writing.is_empty());
@@ -127,18 +144,20 @@ impl<'s> Packer<'s> {
         }
         let are_few = !pack.has_file() && pending.len() < self.few_objects;
         if are_few && !pack.has_chunk_list() {
-            return pack
-                .unwritten()
-                .try_for_each(|(hash, bytes)| self.store.write_own(hash, bytes).map(drop));
+            for (hash, bytes) in pack.unwritten() {
+                let is_new = self.store.write_own(hash, bytes)?;
+                stored_bytes += if is_new { bytes.len() as u64 } else { 0 };
+            }
+            return Ok(stored_bytes);
         }
         if !pending.is_empty() {
-            self.store.seal(pack)?;
+            stored_bytes += self.store.seal(pack)?;
         }
         // The snapshot does not depend on it.
         if let Err(error) = self.store.merge_small_packs(self.lock) {
             tracing::warn!("small packs stay as they are: {error}");
         }
-        Ok(())
+        Ok(stored_bytes)
     }
 
     /// Adds an object to the pack that has the number `pack`, unless it is in there already.
@@ -326,7 +345,8 @@ impl<'s> Packer<'s> {
             let full = std::mem::replace(&mut state.pack, next);
             state.pending.clear();
             state.completed += 1;
-            self.store.seal(full).inspect_err(|_| state.is_broken = true)?;
+            let bytes = self.store.seal(full).inspect_err(|_| state.is_broken = true)?;
+            self.stored_bytes.fetch_add(bytes, Relaxed);
         }
         written
     }
@@ -382,7 +402,9 @@ impl ObjectStore for Packer<'_> {
     fn write(&self, bytes: &[u8]) -> Result<Stored, StoreError> {
         let size = bytes.len() as u64;
         if size > chunks::LONGEST_LIST_BYTES {
-            return self.store.write(bytes);
+            let stored = self.store.write(bytes)?;
+            self.stored_bytes.fetch_add(if stored.is_new { size } else { 0 }, Relaxed);
+            return Ok(stored);
         }
         let hash = ContentHash::of(bytes);
         let is_new = match size {
@@ -405,15 +427,18 @@ impl ObjectStore for Packer<'_> {
             let bytes = transfer.read_small(source, size).map_err(ImportError::Source)?;
             return Ok(Imported::small(self.write(bytes)?, bytes.len() as u64));
         }
-        match import_cloned(self.store, source, size, transfer)? {
-            Some(imported) => Ok(imported),
+        let imported = match import_cloned(self.store, source, size, transfer)? {
+            Some(imported) => imported,
             None if size > chunks::LONGEST_BYTES => {
-                self.store.import(source, size, sparse, transfer)
+                self.store.import(source, size, sparse, transfer)?
             }
             None if self.long_files == LongFiles::Plain => {
-                self.import_plain(source, size, sparse, transfer)
+                self.import_plain(source, size, sparse, transfer)?
             }
-            None => self.import_in_chunks(source, size, sparse, transfer),
-        }
+            None => return self.import_in_chunks(source, size, sparse, transfer),
+        };
+        // It has a file of its own.
+        self.stored_bytes.fetch_add(imported.new_bytes, Relaxed);
+        Ok(imported)
     }
 }

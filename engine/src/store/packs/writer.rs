@@ -140,6 +140,15 @@ pub(super) struct Packed {
     blocks: Vec<(u64, Listed)>,
 }
 
+/// A pack that has its name.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sealed {
+    /// The digits of its name.
+    pub(super) digits: [u8; 16],
+    /// Length of its file.
+    pub(super) bytes: u64,
+}
+
 impl<'s> PackWriter<'s> {
     /// Nothing is made on the disk yet.
     pub(super) fn new(objects: &'s Dir, compression: Compression) -> Self {
@@ -289,7 +298,7 @@ impl<'s> PackWriter<'s> {
     ///
     /// # Errors
     /// When the disk is full or broken; there is no pack then.
-    pub(super) fn seal(mut self) -> Result<[u8; 16], StoreError> {
+    pub(super) fn seal(mut self) -> Result<Sealed, StoreError> {
         while !(self.contents.buffer.is_empty() && self.trees.buffer.is_empty()) {
             let chunk = self.take_chunk(Vec::new())?;
             let packed = chunk.compress();
@@ -306,7 +315,7 @@ impl<'s> PackWriter<'s> {
         let digits = sys::random_bytes()?;
         let name = name_of(digits);
         if temp.persist(self.objects, &name)? {
-            return Ok(digits);
+            return Ok(Sealed { digits, bytes: self.file_at + index.len() as u64 });
         }
         // Nobody else can have chosen it.
         let source = io::ErrorKind::AlreadyExists.into();
