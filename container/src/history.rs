@@ -5,13 +5,16 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::docker::Docker;
 use super::error::ContainerError;
 use super::record::{ContainerRecord, MAX_RECORD_BYTES, Trigger};
 use super::storage::{HistoryFacts, SnapshotStorage};
 use super::{CHANGES_PATH, RECORD_PATH, VOLUMES_PATH};
 use nono_engine::object::{Attributes, ContentHash, Node};
 use nono_engine::session::{CatalogError, SnapshotId};
-use nono_engine::snapshot::{ContainerSession, Recency, Restoration, SnapshotManifest};
+use nono_engine::snapshot::{
+    ContainerSession, Recency, Restoration, RestorationMode, SnapshotManifest,
+};
 use nono_engine::store::{FileSource, read_root_tree, read_tree};
 
 /// The history of one container in a storage.
@@ -81,19 +84,69 @@ impl<'s> ContainerHistory<'s> {
         storage: &'s dyn SnapshotStorage,
         container_id: &str,
     ) -> Result<Option<Self>, ContainerError> {
-        let all = Self::all(storage)?;
-        Ok(all.into_iter().rev().find(|history| history.container().container_id == container_id))
+        let is_its = |history: &Self| {
+            let container = history.container();
+            container.container_id == container_id
+                || container.former_ids.iter().any(|former| former == container_id)
+        };
+        Ok(Self::all(storage)?.into_iter().rev().find(is_its))
     }
 
-    /// As [`find`](Self::find), of whole ids and names alone: for what cannot be taken back.
+    /// The history that goes on with a container of which there is none: that of a container whose
+    /// place it has. A restore replaced that one, or it is gone and had the same name at the last
+    /// snapshot, as after `docker compose up`.
     ///
     /// # Errors
-    /// As there.
+    /// As [`all`](Self::all), or the engine does not answer.
+    pub fn before(
+        storage: &'s dyn SnapshotStorage,
+        docker: &Docker,
+        container_id: &str,
+        name: &str,
+    ) -> Result<Option<Self>, ContainerError> {
+        let all = Self::all(storage)?.into_iter().rev();
+        for history in all.filter(|history| !history.facts.is_received) {
+            let container = history.container();
+            let is_successor = container.restorations.iter().any(|done| {
+                done.mode == RestorationMode::Replace && done.container_id == container_id
+            });
+            if is_successor {
+                return Ok(Some(history));
+            }
+            if container.name != name || container.endpoint != docker.endpoint().url {
+                continue;
+            }
+            match docker.inspect(&container.container_id) {
+                Err(ContainerError::NoSuchContainer { .. }) => return Ok(Some(history)),
+                found => drop(found?),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Goes on with another container, durably.
+    ///
+    /// # Errors
+    /// When the facts cannot be written; they are then as they were.
+    pub fn go_on_with(&self, container_id: &str, name: &str) -> Result<(), ContainerError> {
+        self.storage.update(&self.facts.id, &mut |container: &mut ContainerSession| {
+            let former = std::mem::replace(&mut container.container_id, container_id.to_owned());
+            container.former_ids.retain(|id| id != container_id);
+            container.former_ids.push(former);
+            name.clone_into(&mut container.name);
+        })
+    }
+
+    /// As [`find`](Self::find), of whole ids and names alone, for what cannot be taken back. A name
+    /// that several histories have means none of them.
+    ///
+    /// # Errors
+    /// As there, or [`ContainerError::AmbiguousName`].
     pub fn find_whole(
         storage: &'s dyn SnapshotStorage,
         text: &str,
     ) -> Result<Picked<'s>, ContainerError> {
-        let picked = Self::find(storage, text)?;
+        let picked = Self::find_among(storage, text, false)?;
         let id: SnapshotId = text.parse().unwrap_or_else(|never| match never {});
         let history = &picked.history;
         let container = history.container();
@@ -109,14 +162,21 @@ impl<'s> ContainerHistory<'s> {
 
     /// Finds what a user names: `ID`, `ID/N`, or the name or id of a container in the place of
     /// `ID`. Without a number it is the latest snapshot. A name that several histories have means
-    /// none of them: a container may have got the name of another.
+    /// the one with the newest snapshot.
     ///
     /// # Errors
-    /// [`ContainerError::NoSuchHistory`], [`ContainerError::AmbiguousName`], or a history that
-    /// cannot be read.
+    /// [`ContainerError::NoSuchHistory`], or a history that cannot be read.
     pub fn find(
         storage: &'s dyn SnapshotStorage,
         text: &str,
+    ) -> Result<Picked<'s>, ContainerError> {
+        Self::find_among(storage, text, true)
+    }
+
+    fn find_among(
+        storage: &'s dyn SnapshotStorage,
+        text: &str,
+        takes_newest: bool,
     ) -> Result<Picked<'s>, ContainerError> {
         let unknown = || ContainerError::NoSuchHistory { id: text.to_owned() };
         let id: SnapshotId = text.parse().unwrap_or_else(|never| match never {});
@@ -134,6 +194,21 @@ impl<'s> ContainerHistory<'s> {
         };
         let at = match (&having(&is_id)[..], &having(&is_of_container)[..], &having(&begins)[..]) {
             ([at], ..) | ([], [at], _) | ([], [], [at]) => *at,
+            ([], several @ [_, _, ..], _) if takes_newest => {
+                let mut newest = (None, several[0]);
+                for at in several {
+                    let taken = match all[*at].numbers()?.last() {
+                        Some(number) => Some(all[*at].manifest(*number)?.timestamp),
+                        None => None,
+                    };
+                    // A snapshot from the future was taken under a wrong clock.
+                    let taken = taken.filter(|taken| *taken <= Timestamp::now());
+                    if taken >= newest.0 {
+                        newest = (taken, *at);
+                    }
+                }
+                newest.1
+            }
             ([], several @ [_, _, ..], _) => {
                 let ids = several.iter().map(|at| all[*at].id()).collect();
                 return Err(ContainerError::AmbiguousName { name: wanted.to_owned(), ids });

@@ -124,8 +124,17 @@ pub fn take_locked(
     let (history, is_new) = match ContainerHistory::of_container(storage, &described.id)? {
         Some(history) => (history, false),
         None => {
-            let created = storage.create(container_of(docker, &described))?;
-            (ContainerHistory::open(storage, &created)?, true)
+            let Described { id, name, .. } = &described;
+            match ContainerHistory::before(storage, docker, id, name)? {
+                Some(history) => {
+                    history.go_on_with(id, name)?;
+                    (history.reopened()?, false)
+                }
+                None => {
+                    let created = storage.create(container_of(docker, &described))?;
+                    (ContainerHistory::open(storage, &created)?, true)
+                }
+            }
         }
     };
     let effort = Effort { threads: options.threads, progress };
@@ -153,6 +162,7 @@ fn container_of(docker: &Docker, described: &Described) -> ContainerSession {
     let labels = config.and_then(|config| config.labels.as_ref());
     ContainerSession {
         container_id: described.id.clone(),
+        former_ids: Vec::new(),
         name: described.name.clone(),
         endpoint: docker.endpoint().url.clone(),
         volume_source: None,
@@ -200,7 +210,10 @@ impl Taking<'_> {
             None => self.history.record(manifest.number)?,
         };
         let noted = storage.update(&self.history.id(), &mut |container| {
-            container.name.clone_from(&record.name);
+            // One that a restore put aside has another name.
+            if container.container_id == record.container_id {
+                container.name.clone_from(&record.name);
+            }
             container.endpoint.clone_from(&self.docker.endpoint().url);
             container.volume_source = container.volume_source.or(record.volume_source);
         });

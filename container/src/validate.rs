@@ -1,6 +1,7 @@
 //! Whether snapshots of containers can be restored: their records, their images, their volumes.
 //!
-//! The bytes of files are `verify`'s to prove; this looks at what only containers have.
+//! The bytes of files are `verify`'s to prove; this looks at what only containers have, and makes
+//! the plan of a restore. What a plan refuses is a defect.
 
 use serde::Serialize;
 
@@ -8,7 +9,9 @@ use super::docker::{Docker, Patience};
 use super::error::ContainerError;
 use super::history::ContainerHistory;
 use super::removal::stray_images;
+use super::restore::{Job, RestoreOptions, plan};
 use super::storage::SnapshotStorage;
+use nono_engine::progress::NoProgress;
 
 /// A defect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -75,15 +78,20 @@ pub fn validate(
                 let found = docker.call("look at the image", Patience::Quick, request);
                 match found {
                     Ok(_) => {}
-                    Err(error) if error.is_not_found() => report.problems.push(ContainerProblem {
-                        subject,
-                        problem: format!(
+                    Err(error) if error.is_not_found() => {
+                        report.problems.push(defect(format!(
                             "its image {} is gone from the engine; volumes can be restored",
                             image.reference
-                        ),
-                    }),
+                        )));
+                        continue;
+                    }
                     Err(error) => return Err(error),
                 }
+            }
+            // A restore refuses more: a missing image or network, a restore that is not at its end.
+            let job = Job { docker, history: &history, number, progress: &NoProgress };
+            if let Err(error) = plan(job, &RestoreOptions::default()) {
+                report.problems.push(defect(error.to_string()));
             }
         }
     }

@@ -282,7 +282,11 @@ fn check<'h>(
 ) -> Result<Vec<(Dir, Contents<'h>)>, RestoreError> {
     users::refuse(job, in_place.names())?;
     let mut checked = Vec::new();
+    let record = history.record(number)?;
     for (dir, (volume, tree, _)) in opened(job, in_place)?.into_iter().zip(&in_place.volumes) {
+        // The volume may be that of a container which followed the recorded one.
+        let own = record.mounts.iter().find(|mount| mount.volume.as_deref() == Some(volume));
+        let tree = own.and_then(|mount| mount.tree.as_deref()).unwrap_or(tree);
         let contents = Contents::read(history, number, tree)?;
         survey::refuse(job, volume, &dir, &contents)?;
         checked.push((dir, contents));

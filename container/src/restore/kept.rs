@@ -265,13 +265,15 @@ pub(super) fn parked(job: Job<'_>, id: &str) -> Result<Option<KeptContainer>, Re
     Ok(None)
 }
 
-/// The container that has the place of the recorded one now: itself, or the last one that a restore
-/// put there.
+/// The container that has the place of the recorded one now: itself, the last one that a restore
+/// put there, or, where these are gone, the one with which the history goes on, or that has the
+/// name.
 ///
 /// # Errors
 /// [`RestoreError::Refused`] where a restore put it aside, and its successor is gone.
 pub(super) fn holder(job: Job<'_>) -> Result<String, RestoreError> {
-    let recorded = job.history.record(job.number)?.container_id;
+    let record = job.history.record(job.number)?;
+    let recorded = record.container_id;
     let is_there = |id: &str| match job.docker.inspect(id) {
         Err(ContainerError::NoSuchContainer { .. }) => Ok(false),
         found => found.map(|_| true),
@@ -283,7 +285,7 @@ pub(super) fn holder(job: Job<'_>) -> Result<String, RestoreError> {
             Some(kept) if !is_there(&kept.replaced_by)? => {
                 let reason = format!(
                     "its container was replaced by a restore and is kept as {}, and the one that \
-                     took its place is gone: restore it without --replace",
+                     took its place is gone: restore it into a new container",
                     kept.name
                 );
                 return Err(RestoreError::Refused { snapshot: job.snapshot(), reason });
@@ -301,6 +303,13 @@ pub(super) fn holder(job: Job<'_>) -> Result<String, RestoreError> {
         match next {
             Some(next) if !seen.contains(&next) => id = next,
             _ => break,
+        }
+    }
+    let followed = &job.history.container().container_id;
+    for successor in [&id, followed, &record.name] {
+        match job.docker.inspect(successor) {
+            Err(ContainerError::NoSuchContainer { .. }) => {}
+            found => return Ok(found?.id.unwrap_or_else(|| successor.clone())),
         }
     }
     Ok(id)

@@ -216,8 +216,8 @@ pub fn restore(
     };
     let _restoring = journal::lock(job.history)?;
     let _replaced = match options.way {
-        Way::Replace => job.lock_other(&kept::holder(job)?)?,
-        _ => None,
+        Way::New => None,
+        _ => job.lock_other(&kept::holder(job)?)?,
     };
     // Nothing may be collected between the plan and the last byte.
     let _objects = job.history.storage().hold_objects(&job.history.id())?;

@@ -105,8 +105,8 @@ pub fn plan(job: Job<'_>, options: &RestoreOptions) -> Result<ContainerPlan, Res
     let record = job.history.record(job.number)?;
     let refused = |reason: String| RestoreError::Refused { snapshot: job.snapshot(), reason };
     let original_id = match options.way {
-        Way::Replace => kept::holder(job)?,
-        _ => record.container_id.clone(),
+        Way::New => record.container_id.clone(),
+        _ => kept::holder(job)?,
     };
     let original = match job.docker.inspect(&original_id) {
         Ok(found) => Some(found),
@@ -143,15 +143,14 @@ pub fn plan(job: Job<'_>, options: &RestoreOptions) -> Result<ContainerPlan, Res
             let reason = format!("container {original_name} is {state}: stop it first");
             return Err(refused(reason));
         }
-        if let Some(kept) = kept::parked(job, &record.container_id)? {
-            let reason = format!(
-                "its container was replaced by a restore, and its volumes are those of {}: take a \
-                 snapshot of the container that has its place",
-                kept.name
-            );
-            return Err(refused(reason));
-        }
         plan.volumes = chosen_volumes(&record, wanted).map_err(refused)?;
+        if let Some(original) =
+            original.as_ref().filter(|_| plan.original_id != record.container_id)
+        {
+            for volume in &mut plan.volumes {
+                place_in(original, volume).map_err(refused)?;
+            }
+        }
         check_in_place(job, &plan)?;
         if record.volume_source == Some(VolumeSource::Archive) {
             plan.warnings.push(
@@ -402,6 +401,32 @@ fn chosen_volumes(
         });
     }
     Ok(chosen)
+}
+
+/// Gives a volume the place that it has in the container that follows the recorded one: the volume
+/// of this name, or else the one at this path.
+fn place_in(found: &ContainerInspectResponse, volume: &mut PlannedVolume) -> Result<(), String> {
+    let mounts: Vec<_> = found
+        .mounts
+        .iter()
+        .flatten()
+        .filter_map(|mount| {
+            Some((mount.name.as_deref()?, mount.destination.as_deref()?, mount.rw != Some(true)))
+        })
+        .collect();
+    let by_name = mounts.iter().find(|(name, ..)| *name == volume.original);
+    let by_path = || mounts.iter().find(|(_, path, _)| *path == volume.destination);
+    let Some((name, path, is_read_only)) = by_name.or_else(by_path) else {
+        let container = name_of(found).unwrap_or_default();
+        return Err(format!(
+            "container {container}, which has its place, has neither the volume {} nor one at {}",
+            volume.original, volume.destination
+        ));
+    };
+    (*name).clone_into(&mut volume.name);
+    (*path).clone_into(&mut volume.destination);
+    volume.is_read_only = *is_read_only;
+    Ok(())
 }
 
 /// Refuses what a restore in place would refuse.

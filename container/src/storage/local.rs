@@ -10,7 +10,7 @@
 //! …/<any of these documents>.damaged            one that was set aside
 //! ```
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -104,8 +104,8 @@ fn facts_of(id: String, metadata: SessionMetadata) -> Option<HistoryFacts> {
     let container = metadata.container.filter(|_| metadata.origin == SessionOrigin::Container)?;
     // An edited one must not name a file.
     let container = Some(container).filter(|container| is_id(&container.container_id))?;
-    let SessionMetadata { started, pinned, .. } = metadata;
-    Some(HistoryFacts { id, started, is_pinned: pinned, container })
+    let SessionMetadata { started, pinned: is_pinned, received: is_received, .. } = metadata;
+    Some(HistoryFacts { id, started, is_pinned, is_received, container })
 }
 
 impl SnapshotStorage for LocalStorage {
@@ -250,11 +250,13 @@ impl SnapshotStorage for LocalStorage {
             packer: Packer::new(manager.store(), &store_lock),
             spool: Dir::open(manager.store().path())?,
             caches: RefCell::default(),
+            filled_bytes: Cell::new(0),
         };
-        let SnapshotState { timestamp, merkle_root, totals, not_captured, unstable, label } =
+        let SnapshotState { timestamp, merkle_root, mut totals, not_captured, unstable, label } =
             work(&draft)?;
-        let LocalDraft { packer, caches, .. } = draft;
-        packer.finish()?;
+        let LocalDraft { packer, caches, filled_bytes, .. } = draft;
+        // Of objects in packs, the work knows the plain length.
+        totals.bytes_written = packer.finish()? + filled_bytes.get();
         let caches = caches.into_inner();
         let built = Built { timestamp, merkle_root, totals, not_captured, unstable, caches, label };
         Ok(manager.publish_built(built, parent.as_ref())?)
@@ -367,6 +369,8 @@ struct LocalDraft<'a> {
     spool: Dir,
     /// Saved when the snapshot is durable.
     caches: RefCell<NewCaches>,
+    /// Bytes that contents take on the disk which were stored ahead.
+    filled_bytes: Cell<u64>,
 }
 
 impl SnapshotDraft for LocalDraft<'_> {
@@ -387,7 +391,9 @@ impl SnapshotDraft for LocalDraft<'_> {
         flushed_from: FileTime,
         directories: &[&Path],
     ) -> Result<Totals, ContainerError> {
-        Ok(self.manager.fill_from_elsewhere(self.lock, flushed_from, directories)?)
+        let totals = self.manager.fill_from_elsewhere(self.lock, flushed_from, directories)?;
+        self.filled_bytes.set(self.filled_bytes.get() + totals.bytes_written);
+        Ok(totals)
     }
 
     fn capture(&self, directories: &[&Path]) -> Result<CapturedDirectories, ContainerError> {

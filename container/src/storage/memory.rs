@@ -124,7 +124,8 @@ impl SnapshotStorage for MemoryStorage {
         state.made += 1;
         let id = format!("{}-{}", self.id, state.made);
         let (started, is_pinned) = (Timestamp::now(), false);
-        let facts = HistoryFacts { id: id.clone(), started, is_pinned, container };
+        let is_received = false;
+        let facts = HistoryFacts { id: id.clone(), started, is_pinned, is_received, container };
         let history = History { facts, manifests: Vec::new(), removed: BTreeMap::new() };
         state.histories.insert(id.clone(), history);
         Ok(id)

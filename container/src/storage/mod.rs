@@ -274,6 +274,8 @@ pub struct HistoryFacts {
     pub started: Timestamp,
     /// Whether somebody keeps it from every limit.
     pub is_pinned: bool,
+    /// Whether it came from a remote: it is the history of no container here.
+    pub is_received: bool,
     /// Its container.
     pub container: ContainerSession,
 }

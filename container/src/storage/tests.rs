@@ -56,6 +56,7 @@ pub(crate) const CONTAINER: &str = "0123456789abcdef0123";
 fn container(id: &str, name: &str) -> ContainerSession {
     ContainerSession {
         container_id: id.to_owned(),
+        former_ids: Vec::new(),
         name: name.to_owned(),
         endpoint: "unix:///nowhere".to_owned(),
         volume_source: None,

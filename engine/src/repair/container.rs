@@ -34,6 +34,7 @@ pub(super) fn describe_again(session: &SessionDir, store: &LocalStore) -> Result
     let Some(record) = record else { return Ok(()) };
     metadata.container = Some(ContainerSession {
         container_id: record.container_id,
+        former_ids: Vec::new(),
         name: record.name,
         // The next snapshot notes it.
         endpoint: String::new(),

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use super::*;
+use crate::object::LONGEST_CHAIN_BYTES;
 use crate::progress::Progress;
 use crate::store::{LocalStore, StopsAt};
 use crate::sys;

@@ -6,6 +6,7 @@ mod daemon_test;
 mod databases;
 mod endpoints;
 mod engine;
+mod going_on;
 mod in_place;
 mod keeping;
 mod killed;
