@@ -196,9 +196,9 @@ fn a_second_replacement_replaces_the_container_that_has_the_place() {
     let kept = |report: &Value| report["kept_as"].as_str().unwrap().to_owned();
     assert_eq!(daemon.state(&kept(&first)).as_deref(), Some("exited"));
     assert_eq!(daemon.state(&kept(&second)).as_deref(), Some("exited"));
-    // Its volumes are no longer those of the container with the name.
+    // The volumes in place are those of the container that has the place.
     let in_place = ["container", "restore", &id, "--volumes-only", &scene.volume];
-    daemon.nono(&scene.fixture, &in_place).fails(1, "was replaced");
+    daemon.nono(&scene.fixture, &in_place).fails(1, &format!("container {name} is running"));
     // Nobody has the place: there is nothing to replace.
     daemon.run(&["rm", "-f", name]);
     let again = [&["container", "restore", &id][..], &REPLACE].concat();

@@ -71,7 +71,7 @@ fn the_snapshot_just_taken_stays_when_it_is_over_the_limit_of_space() {
 }
 
 #[test]
-fn a_name_that_two_histories_have_means_none_of_them() {
+fn a_name_that_two_histories_have_means_the_newest_and_removes_neither() {
     let Some(daemon) = daemon() else { return };
     let fixture = Fixture::new();
     let [blue, green] = ["blue", "green"].map(|name| Container::run(daemon, name, &[]));
@@ -81,12 +81,16 @@ fn a_name_that_two_histories_have_means_none_of_them() {
     daemon.run(&["rename", &blue.name, &aside]);
     daemon.run(&["rename", &green.name, &blue.name]);
     snapshot(daemon, &fixture, &blue.name, &["--no-image"]);
-    for command in ["show", "delete", "restore", "validate"] {
-        let arguments = ["container", command, &format!("{}/0", blue.name)];
-        let refused = daemon.nono(&fixture, &arguments).fails(1, "2 histories");
-        for report in [&of_blue, &of_green] {
-            assert!(refused.says(report["session_id"].as_str().unwrap()), "{}", refused.stderr);
-        }
+    let named = format!("{}/0", blue.name);
+    let restore = ["container", "restore", &named, "--dry-run", "--json"];
+    for arguments in [&["container", "show", &named, "--json"][..], &restore] {
+        let meant = daemon.nono(&fixture, arguments).success().json();
+        assert_eq!(meant["session_id"], of_green["session_id"], "{arguments:?}");
+    }
+    let delete = ["container", "delete", &named];
+    let refused = daemon.nono(&fixture, &delete).fails(1, "2 histories");
+    for report in [&of_blue, &of_green] {
+        assert!(refused.says(report["session_id"].as_str().unwrap()), "{}", refused.stderr);
     }
     let shown = daemon.nono(&fixture, &["container", "show", &id(&of_blue), "--json"]).success();
     assert_eq!(shown.json()["record"]["name"], blue.name);
