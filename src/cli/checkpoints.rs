@@ -21,7 +21,7 @@ use crate::agent::{AgentState, EventKind, SpooledEvent, record_actions};
 use crate::sandbox::is_inside;
 use nono_engine::path_text::Shown;
 use nono_engine::session::{Recording, check_label};
-use nono_engine::snapshot::{AgentSession, Step, StepKind};
+use nono_engine::snapshot::{AgentSession, SnapshotManager, Step, StepKind};
 use nono_engine::sys;
 
 /// Name of the socket, in the directory of the command's temporary files.
@@ -69,6 +69,27 @@ enum Reply {
     },
 }
 
+/// What is asked for its snapshots.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asked<'a> {
+    manager: &'a SnapshotManager,
+    /// The recording, if it is a run.
+    run: Option<&'a Recording>,
+}
+
+impl<'a> Asked<'a> {
+    /// A recorded run.
+    pub(super) fn of_run(recording: &'a Recording) -> Self {
+        Self { manager: recording.manager(), run: Some(recording) }
+    }
+
+    /// A fork, whose states this records.
+    #[cfg(feature = "mount")]
+    pub(super) fn of_fork(manager: &'a SnapshotManager) -> Self {
+        Self { manager, run: None }
+    }
+}
+
 /// Answers requests as long as somebody has it [serving](Serving).
 #[derive(Debug)]
 pub(super) struct Server {
@@ -93,14 +114,14 @@ impl Server {
     pub(super) fn start<'a>(
         &'a self,
         scope: &'a Scope<'a, '_>,
-        recording: &'a Recording,
+        asked: Asked<'a>,
     ) -> io::Result<Serving<'a>> {
-        sys::spawn_scoped(scope, "checkpoints", || self.serve(recording))?;
+        sys::spawn_scoped(scope, "checkpoints", move || self.serve(asked))?;
         Ok(Serving(self))
     }
 
     /// Answers one request after the other, at a low priority: the command's own work comes first.
-    fn serve(&self, recording: &Recording) {
+    fn serve(&self, asked: Asked<'_>) {
         sys::lower_priority();
         let mut served = Served::default();
         loop {
@@ -114,7 +135,7 @@ impl Server {
                 Err(error) => return tracing::warn!("no more checkpoints: {error}"),
             }
             let Ok((stream, _)) = self.listener.accept() else { continue };
-            if let Err(error) = self.answer(&stream, recording, &mut served) {
+            if let Err(error) = self.answer(&stream, asked, &mut served) {
                 tracing::debug!("a request for a checkpoint came to nothing: {error}");
             }
         }
@@ -132,12 +153,7 @@ impl Drop for Serving<'_> {
 }
 
 impl Server {
-    fn answer(
-        &self,
-        stream: &UnixStream,
-        recording: &Recording,
-        served: &mut Served,
-    ) -> io::Result<()> {
+    fn answer(&self, stream: &UnixStream, asked: Asked<'_>, served: &mut Served) -> io::Result<()> {
         stream.set_nonblocking(true)?;
         let patient = |patience| Patient {
             stream,
@@ -146,7 +162,7 @@ impl Server {
         };
         let mut line = Vec::new();
         BufReader::new(patient(PATIENCE).take(MAX_REQUEST_BYTES)).read_until(b'\n', &mut line)?;
-        let mut reply = serde_json::to_vec(&reply(&line, recording, served))?;
+        let mut reply = serde_json::to_vec(&reply(&line, asked, served))?;
         reply.push(b'\n');
         let mut peer = patient(REPLY_PATIENCE);
         peer.write_all(&reply)?;
@@ -168,13 +184,13 @@ struct Served {
 
 impl Served {
     /// Takes the steps that an event asks for, in the run's own session.
-    fn event(&mut self, spooled: &SpooledEvent, recording: &Recording) -> Result<(), String> {
+    fn event(&mut self, spooled: &SpooledEvent, asked: Asked<'_>) -> Result<(), String> {
         const MOST_AGENTS: usize = 100;
         if self.events == MAX_EVENTS {
             return Err(format!("{MAX_EVENTS} events were handled, and that is all"));
         }
         self.events += 1;
-        let manager = recording.manager();
+        let manager = asked.manager;
         let event = &spooled.event;
         let (client, session_id) = (event.client.clone(), event.session_id.clone());
         let agent = AgentSession { client, session_id };
@@ -186,7 +202,8 @@ impl Served {
             None => {
                 let session = manager.session();
                 let mut metadata = session.metadata().map_err(|error| error.to_string())?;
-                if metadata.agent.is_none() {
+                // The session of a fork is no session of the agent, which may go on elsewhere.
+                if metadata.agent.is_none() && asked.run.is_some() {
                     metadata.agent = Some(agent.clone());
                     manager.save_session_metadata(&metadata).map_err(|error| error.to_string())?;
                 }
@@ -232,21 +249,24 @@ fn too_many_checkpoints() -> String {
     format!("{MAX_CHECKPOINTS} checkpoints were taken, and that is all")
 }
 
-fn reply(request: &[u8], recording: &Recording, served: &mut Served) -> Reply {
+fn reply(request: &[u8], asked: Asked<'_>, served: &mut Served) -> Reply {
     let refused = |reason: String| Reply::Refused { reason };
     let request = serde_json::from_slice(request);
     #[cfg(feature = "mcp")]
     if let Ok(Request::Tool { tool, arguments }) = request {
+        let Some(recording) = asked.run else {
+            return refused("a fork answers no tools of `nono mcp`".to_owned());
+        };
         return match served.tool(&tool, arguments, recording) {
             Ok(answer) => Reply::Answered(answer),
             Err(reason) => refused(reason),
         };
     }
-    let manager = recording.manager();
+    let manager = asked.manager;
     let taken = match request {
         Err(error) => return refused(format!("not a request: {error}")),
         Ok(Request::Event(event)) => {
-            return match served.event(&event, recording) {
+            return match served.event(&event, asked) {
                 Ok(()) => Reply::Noted,
                 Err(reason) => refused(reason),
             };

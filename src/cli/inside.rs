@@ -42,7 +42,10 @@ struct Named(Need, &'static str);
 /// What is said to a person, with exit code 1.
 pub(super) fn refuse(arguments: &Arguments) -> Result<(), CliError> {
     let Named(need, command) = need(&arguments.command);
-    let is_written = need == Need::Writing || matches!(arguments.command, Command::Snapshot(_));
+    let is_written = match &arguments.command {
+        Command::Snapshot(args) => !args.asks_supervisor(),
+        _ => need == Need::Writing,
+    };
     if let Some(fork) = fork_around().filter(|_| is_written && !is_inside()) {
         return Err(CliError::failed(format!(
             "this is inside of fork {}, whose files are not those of the project",

@@ -60,9 +60,8 @@ pub(super) fn command_line(pid: RawPid) -> Vec<u8> {
 /// of the table of mounts.
 #[cfg(feature = "mount")]
 pub(super) fn that_see(mounted: &str) -> Vec<RawPid> {
-    let namespace = |pid: RawPid| {
-        rustix::fs::readlink(format!("/proc/{pid}/ns/mnt"), Vec::new()).ok()
-    };
+    let namespace =
+        |pid: RawPid| rustix::fs::readlink(format!("/proc/{pid}/ns/mnt"), Vec::new()).ok();
     let own = rustix::fs::readlink("/proc/self/ns/mnt", Vec::new()).ok();
     // Many processes share one, and a table is long.
     let mut known: BTreeMap<Vec<u8>, bool> = BTreeMap::new();

@@ -86,13 +86,7 @@ pub mod layers {
     ///
     /// # Errors
     /// Always.
-    pub fn lay(
-        _: &str,
-        _: &Lower,
-        _: &Path,
-        _: &Path,
-        at: &Path,
-    ) -> Result<(), NamespaceError> {
+    pub fn lay(_: &str, _: &Lower, _: &Path, _: &Path, at: &Path) -> Result<(), NamespaceError> {
         Err(NamespaceError::at("mount a layer at", at, Errno::NOSYS))
     }
 

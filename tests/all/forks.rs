@@ -22,9 +22,13 @@ fn users() -> impl Iterator<Item = Fixture> {
     let root = rustix::process::geteuid().is_root();
     let fixtures = [Some(Fixture::ordinary_user()), root.then(Fixture::new)];
     fixtures.into_iter().flatten().filter(has_forks).inspect(|fixture| {
-        for (name, text) in
-            [("kept", "kept"), ("edited", "old\n"), ("gone", "gone"), ("dir/a", "a"), ("dir/b", "b")]
-        {
+        for (name, text) in [
+            ("kept", "kept"),
+            ("edited", "old\n"),
+            ("gone", "gone"),
+            ("dir/a", "a"),
+            ("dir/b", "b"),
+        ] {
             fixture.write(name, text);
         }
     })
@@ -74,8 +78,7 @@ struct Staying(Child);
 impl Staying {
     fn start(fixture: &Fixture, fork: &str, script: &str) -> Self {
         let script = format!("{script}; echo ready; read line");
-        let mut command =
-            fixture.command(&["fork", "enter", fork, "--", "sh", "-c", &script]);
+        let mut command = fixture.command(&["fork", "enter", fork, "--", "sh", "-c", &script]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
@@ -264,12 +267,30 @@ fn the_walls_stand_in_a_fork() {
         assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
         assert_eq!(changes(&fixture, "one"), BTreeMap::new());
         assert_eq!(changes(&fixture, "other"), BTreeMap::new());
-        let free = fixture.nono(&["fork", "enter", "one", "--no-sandbox", "--", "sh", "-c",
-            "echo free > made; cat kept"]).success();
+        let free = fixture
+            .nono(&[
+                "fork",
+                "enter",
+                "one",
+                "--no-sandbox",
+                "--",
+                "sh",
+                "-c",
+                "echo free > made; cat kept",
+            ])
+            .success();
         assert_eq!(free.stdout, "kept");
         assert!(!fixture.project().join("made").exists());
-        let umounted = fixture.nono(&["fork", "enter", "one", "--no-sandbox", "--", "sh", "-c",
-            "umount -l . ; cat made"]);
+        let umounted = fixture.nono(&[
+            "fork",
+            "enter",
+            "one",
+            "--no-sandbox",
+            "--",
+            "sh",
+            "-c",
+            "umount -l . ; cat made",
+        ]);
         let again = inside(&fixture, "one", "cat made").success();
         assert_eq!(again.stdout, "free\n", "{}", umounted.stderr);
     }
@@ -295,16 +316,16 @@ fn what_a_hostile_layer_holds_is_named_and_not_taken() {
         assert!(set("edited", "user.overlay.metacopy", "y"));
         symlink("/etc/passwd", upper.join("out")).unwrap();
         let layer = Dir::open(&upper).unwrap();
-        let is_root = layer
-            .make_node(b"disk", FileKind::BlockDevice, Device { major: 7, minor: 0 })
-            .is_ok();
+        let is_root =
+            layer.make_node(b"disk", FileKind::BlockDevice, Device { major: 7, minor: 0 }).is_ok();
         for path in ["dir", "edited", "out", "disk"] {
             fixture.give_away_link(&upper.join(path));
         }
         let shown = fixture.nono(&["fork", "show", "one"]);
         assert_eq!(shown.code, 1);
         for path in ["dir", "edited"].into_iter().chain(is_root.then_some("disk")) {
-            let named = format!("not taken from the fork: {}", fixture.project().join(path).display());
+            let named =
+                format!("not taken from the fork: {}", fixture.project().join(path).display());
             assert!(shown.says(&named), "{path}: {}", shown.stderr);
         }
         // A symlink is a symlink, and nothing is read through it.
@@ -429,7 +450,11 @@ fn a_snapshot_of_a_fork_is_one_of_its_session() {
         let to = fixture.path("out");
         fixture.nono(&["rollback", "cat", &format!("{id}/1"), "edited"]).success();
         let copied = fixture.nono(&[
-            "rollback", "restore", &format!("{id}/1"), "--to", to.to_str().unwrap(),
+            "rollback",
+            "restore",
+            &format!("{id}/1"),
+            "--to",
+            to.to_str().unwrap(),
         ]);
         if copied.code == 0 {
             assert!(to.exists());
@@ -474,8 +499,12 @@ fn a_trial_leaves_the_project_and_what_is_asked_for() {
 fn the_top_of_a_project_cannot_be_moved_away_from_a_fork() {
     for fixture in users() {
         fixture.nono(&["fork", "one"]).success();
-        let tried = inside(&fixture, "one", "mv ../project ../elsewhere; echo ended $?; rm -rf \
-                            \"$PWD\"; ls -A | wc -l");
+        let tried = inside(
+            &fixture,
+            "one",
+            "mv ../project ../elsewhere; echo ended $?; rm -rf \
+                            \"$PWD\"; ls -A | wc -l",
+        );
         assert!(!tried.stdout.contains("ended 0"), "{}", tried.stdout);
         assert!(fixture.project().join("kept").exists());
         assert_eq!(fs::read_dir(fixture.project()).unwrap().count(), 4);
@@ -514,7 +543,7 @@ fn nothing_is_recorded_of_the_project_from_within_a_fork() {
         };
         let run = free("nono run --no-sandbox -- sh -c 'echo x > made'").success();
         assert!(run.says("not recorded: the fork keeps what changes apart"), "{}", run.stderr);
-        for refused in ["snapshot", "run --rollback -- true", "undo", "fork two", "try -- true"] {
+        for refused in ["run --rollback -- true", "undo", "fork two", "try -- true"] {
             free(&format!("nono {refused}")).fails(1, "this is inside of fork one");
         }
         let sessions = fixture.nono(&["rollback", "list", "--all", "--json"]).success().json();
@@ -537,5 +566,49 @@ fn what_is_not_in_a_fork_is_named_at_its_start() {
         let named = format!("not in the fork: {}", fixture.project().join("large.bin").display());
         assert!(made.says(&named), "{}", made.stderr);
         assert_eq!(inside(&fixture, "one", "ls").success().stdout, "dir\nedited\ngone\nkept\n");
+    }
+}
+
+#[test]
+fn snapshots_and_steps_from_within_a_fork_are_of_its_session() {
+    for fixture in users() {
+        fixture.nono(&["fork", "one"]).success();
+        let nono = fixture.command(&[]).get_program().to_str().unwrap().to_owned();
+        let shown = fixture.nono(&["fork", "show", "one", "--json"]).success().json();
+        let id = shown["session_id"].as_str().unwrap().to_owned();
+        let event = |name: &str, more: serde_json::Value| {
+            let mut event = serde_json::json!({
+                "session_id": "abc", "cwd": fixture.project(), "hook_event_name": name,
+            });
+            event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            event.to_string()
+        };
+        let call = serde_json::json!({
+            "tool_name": "Bash", "tool_use_id": "call-1",
+            "tool_input": {"command": "echo stepped > edited"},
+        });
+        let script = format!(
+            "set -e; echo first > made; {nono} snapshot -m early; {nono} snapshot --session \
+             $NONO_SESSION >/dev/null; hook() {{ {nono} hook claude-code --deadline-ms 60000; }}; \
+             hook <<'E'\n{}\nE\nhook <<'E'\n{}\nE\necho stepped > edited; hook <<'E'\n{}\nE\n",
+            event("UserPromptSubmit", serde_json::json!({"prompt": "do it"})),
+            event("PreToolUse", call.clone()),
+            event("PostToolUse", call.clone()),
+        );
+        let before = seen(&fixture.project());
+        inside(&fixture, "one", &script).success();
+        assert_eq!(seen(&fixture.project()), before);
+        let steps = fixture.nono(&["steps", &id]).success();
+        assert!(steps.stdout.contains("do it"), "{}", steps.stdout);
+        assert!(steps.stdout.contains("echo stepped > edited"), "{}", steps.stdout);
+        let cat = |state: &str, path: &str| {
+            fixture.nono(&["rollback", "cat", &format!("{id}/{state}"), path]).stdout
+        };
+        assert_eq!((cat("1", "made"), cat("1", "edited")), ("first\n".into(), "old\n".into()));
+        assert_eq!(cat("latest", "edited"), "stepped\n");
+        fixture.nono(&["rollback", "verify", &id]).success();
+        // The agent may go on outside: its own session is another one.
+        let sessions = fixture.nono(&["rollback", "list", "--all", "--json"]).success().json();
+        assert_eq!(sessions.as_array().unwrap().len(), 1, "{sessions}");
     }
 }

@@ -73,7 +73,10 @@ pub enum ForkError {
         name: String,
     },
     /// A tracked path of the state is no directory.
-    #[error("{} is no directory in that state, and only directories can be forked", Shown::path(path))]
+    #[error(
+        "{} is no directory in that state, and only directories can be forked",
+        Shown::path(path)
+    )]
     NotADirectory {
         /// The tracked path.
         path: PathBuf,

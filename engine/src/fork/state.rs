@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 
+use super::ForkError;
 use super::layer::{Merging, NotTaken, unmarked};
 use super::store::{Fork, Lower};
-use super::ForkError;
 use crate::byte_path;
 use crate::diff::{self, Difference};
 use crate::manifest::{NotCaptured, NotCapturedReason, SnapshotManifest, Totals, TrackedRoot};
@@ -22,13 +23,13 @@ use crate::object::{ContentHash, LinkGroups, Node, RootEntry, RootTree};
 use crate::path_text::to_path;
 use crate::progress::Progress;
 use crate::snapshot::{
-    Budget, Built, CaptureRequest, KnownState, NewCaches, RootRules, SnapshotManager, capture,
+    Budget, Capture, CaptureMeans, CaptureRequest, KnownState, NewCaches, RootRules, SnapshotError,
+    SnapshotManager, SnapshotRequest, StateSource, captured,
 };
 use crate::store::{
-    LocalStore, ObjectSource, ObjectStore, OverlayStore, Packer, StoreError, read_links,
-    read_root_tree,
+    LocalStore, ObjectSource, ObjectStore, OverlayStore, StoreError, read_links, read_root_tree,
 };
-use crate::sys::{self, Dir};
+use crate::sys::{self, Dir, FileTime};
 
 /// The state of a fork, recorded nowhere. Contents that the store does not have are read from the
 /// layer, as long as they are what they were.
@@ -61,6 +62,47 @@ struct Layered {
     not_captured: Vec<NotCaptured>,
     unstable: Vec<PathBuf>,
     not_taken: Vec<NotTaken>,
+    started: FileTime,
+    /// Of the layers.
+    caches: NewCaches,
+}
+
+/// A fork, as what is recorded.
+struct ForkSource {
+    fork: Fork,
+    /// Of the last capture.
+    not_taken: Mutex<Vec<NotTaken>>,
+}
+
+impl ForkSource {
+    fn of(fork: &Fork) -> Self {
+        Self { fork: fork.clone(), not_taken: Mutex::default() }
+    }
+}
+
+impl StateSource for ForkSource {
+    fn capture(&self, means: CaptureMeans<'_>) -> Result<Capture, SnapshotError> {
+        let layered = self.fork.layered(means).map_err(|error| match error {
+            ForkError::Snapshot(error) => error,
+            ForkError::Store(error) => error.into(),
+            ForkError::Io(error) => StoreError::from(error).into(),
+            other => {
+                let (path, source) = (self.fork.path().to_owned(), std::io::Error::other(other));
+                StoreError::from(sys::Error { operation: "read the fork in", path, source }).into()
+            }
+        })?;
+        *self.not_taken.lock() = layered.not_taken;
+        Ok(Capture {
+            started: layered.started,
+            timestamp: layered.timestamp,
+            merkle_root: layered.merkle_root,
+            ignore_files: None,
+            totals: layered.totals,
+            not_captured: layered.not_captured,
+            unstable: layered.unstable,
+            caches: layered.caches,
+        })
+    }
 }
 
 impl Fork {
@@ -77,8 +119,11 @@ impl Fork {
         let _used = self.enter()?;
         let base = self.base()?;
         let overlay = OverlayStore::new(store);
-        let layered = self.layered(&base, &overlay, progress, threads)?;
-        let Layered { timestamp, merkle_root, totals, not_captured, unstable, not_taken } = layered;
+        let (baseline, store) = (&base, &overlay);
+        let means = CaptureMeans { baseline, store, cache: None, progress, threads };
+        let layered = self.layered(means)?;
+        let Layered { timestamp, merkle_root, totals, not_captured, unstable, not_taken, .. } =
+            layered;
         let mut files = HashMap::new();
         for changed in diff::differences(&overlay, &base.merkle_root, &merkle_root)? {
             let Difference { path, new, .. } = changed?;
@@ -99,8 +144,22 @@ impl Fork {
         Ok(ForkState { overlay, base, manifest, not_taken, files })
     }
 
-    /// Records the present state of the fork as a snapshot of its session, unless the last one is
-    /// the same.
+    /// What records states of the fork in its session, as other managers record those of a
+    /// directory. The fork must be [in use](Self::enter) as long as it lives.
+    ///
+    /// # Errors
+    /// The session cannot be opened.
+    pub fn manager(&self) -> Result<SnapshotManager, ForkError> {
+        Ok(self.recorder(&Arc::new(ForkSource::of(self)))?)
+    }
+
+    fn recorder(&self, source: &Arc<ForkSource>) -> Result<SnapshotManager, ForkError> {
+        let manager = SnapshotManager::open(self.session()?.path())?;
+        Ok(manager.with_source(Arc::clone(source) as Arc<dyn StateSource>))
+    }
+
+    /// Records the present state of the fork as a snapshot of its session, unless nothing changed
+    /// since the last one and no name is given.
     ///
     /// # Errors
     /// As for [`state`](Self::state), or a store that cannot be written.
@@ -111,32 +170,13 @@ impl Fork {
         threads: usize,
     ) -> Result<ForkSnapshot, ForkError> {
         let _used = self.enter()?;
-        let manager = SnapshotManager::open(self.session()?.path())?
-            .with_progress(Arc::clone(&progress))
-            .with_threads(threads);
-        let _session_lock = manager.lock_session()?;
-        // Held until the manifest is published: the collector sees all of it or nothing.
-        let store_lock = manager.lock_store()?;
-        let base = manager.load_manifest(0)?;
-        let parent = manager.latest()?;
-        let packer = Packer::new(manager.store(), &store_lock);
-        let layered = self.layered(&base, &packer, &*progress, threads)?;
-        packer.finish()?;
-        let not_taken = layered.not_taken;
-        if label.is_none() && layered.merkle_root == parent.manifest.merkle_root {
-            return Ok(ForkSnapshot { manifest: parent.manifest, not_taken, is_new: false });
-        }
-        let built = Built {
-            timestamp: layered.timestamp,
-            merkle_root: layered.merkle_root,
-            totals: layered.totals,
-            not_captured: layered.not_captured,
-            unstable: layered.unstable,
-            caches: NewCaches::default(),
-            label,
-        };
-        let manifest = manager.publish_built(built, Some(&parent))?;
-        Ok(ForkSnapshot { manifest, not_taken, is_new: true })
+        let source = Arc::new(ForkSource::of(self));
+        let manager = self.recorder(&source)?.with_progress(progress).with_threads(threads);
+        let if_changed = label.is_none();
+        let taken =
+            manager.record_state(SnapshotRequest { label, if_changed, ..Default::default() })?;
+        let not_taken = std::mem::take(&mut *source.not_taken.lock());
+        Ok(ForkSnapshot { manifest: taken.manifest().clone(), not_taken, is_new: taken.is_new() })
     }
 
     /// Where the layer has a path that the fork shows.
@@ -149,13 +189,8 @@ impl Fork {
         })
     }
 
-    fn layered(
-        &self,
-        base: &SnapshotManifest,
-        store: &dyn ObjectStore,
-        progress: &dyn Progress,
-        threads: usize,
-    ) -> Result<Layered, ForkError> {
+    fn layered(&self, means: CaptureMeans<'_>) -> Result<Layered, ForkError> {
+        let CaptureMeans { baseline: base, store, cache, progress, threads } = means;
         let below = read_root_tree(store, &base.merkle_root)?;
         let sources = self.sources(base)?;
         // The state below, as if it lay in the layers: its paths stay in whatever is ignored.
@@ -177,7 +212,7 @@ impl Fork {
             .collect();
         let known = KnownState { merkle_root: moved_root, not_captured: &left_out_below };
         let roots: Vec<TrackedRoot> = sources.iter().map(Source::root).collect();
-        let captured = capture(&CaptureRequest {
+        let captured = captured(CaptureRequest {
             store,
             flushed: None,
             roots: &roots,
@@ -186,7 +221,7 @@ impl Fork {
             is_baseline: true,
             rules: rules(base, &sources, store)?,
             known: vec![known],
-            cache: None,
+            cache,
             progress,
             expected: None,
             racy_from: None,
@@ -210,7 +245,8 @@ impl Fork {
         let mut merging = Merging::new(store, &places, &left_out, base.totals);
         let mut entries = Vec::new();
         for entry in &below.entries {
-            let source = sources.iter().find(|it| it.tracked.as_os_str().as_bytes() == &*entry.path);
+            let source =
+                sources.iter().find(|it| it.tracked.as_os_str().as_bytes() == &*entry.path);
             let layer = source.and_then(|source| layers.get(source.upper_bytes()));
             let (Some(layer), Node::Directory { tree: below }) = (layer, &entry.node) else {
                 entries.push(entry.clone());
@@ -250,6 +286,8 @@ impl Fork {
             not_captured,
             unstable: captured.unstable.iter().filter_map(|path| shown(path)).collect(),
             not_taken: merging.not_taken,
+            started: captured.started,
+            caches: captured.caches,
         })
     }
 
@@ -360,8 +398,7 @@ impl ForkState<'_> {
     /// # Errors
     /// A tree is missing or damaged.
     pub fn comparison(&self) -> Result<diff::Comparison, StoreError> {
-        let differences =
-            diff::compare(self, &self.base.merkle_root, &self.manifest.merkle_root)?;
+        let differences = diff::compare(self, &self.base.merkle_root, &self.manifest.merkle_root)?;
         let (old, new) = (&self.base, &self.manifest);
         let unknown =
             (crate::manifest::NotCapturedSet::new(old), crate::manifest::NotCapturedSet::new(new));

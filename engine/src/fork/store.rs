@@ -131,9 +131,11 @@ impl Forks {
         if !layout::may_be_session(document.session.as_bytes()) || document.session.contains('/') {
             return Err(damaged(format!("{:?} is no session", document.session)));
         }
-        if let Some(layer) = document.layers.iter().find(|layer| {
-            !crate::object::is_tracked_path(layer.path.as_os_str().as_bytes())
-        }) {
+        if let Some(layer) = document
+            .layers
+            .iter()
+            .find(|layer| !crate::object::is_tracked_path(layer.path.as_os_str().as_bytes()))
+        {
             return Err(damaged(format!("{:?} is no path of a layer", layer.path)));
         }
         Ok(Fork { root: self.root.clone(), name: name.to_owned(), path, document })
@@ -200,9 +202,7 @@ impl Forks {
                 let _ = dir.remove_dir_all(hidden.as_bytes());
                 let _ = session.set_pinned(false);
                 Err(match error {
-                    ForkError::Io(error)
-                        if error.kind() == std::io::ErrorKind::AlreadyExists =>
-                    {
+                    ForkError::Io(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                         ForkError::Exists { name: name.to_owned() }
                     }
                     error => error,
@@ -222,10 +222,8 @@ impl Forks {
 }
 
 fn encoded(document: &ForkDocument, name: &str) -> Result<Vec<u8>, ForkError> {
-    serde_json::to_vec_pretty(document).map_err(|error| ForkError::Document {
-        name: name.to_owned(),
-        reason: error.to_string(),
-    })
+    serde_json::to_vec_pretty(document)
+        .map_err(|error| ForkError::Document { name: name.to_owned(), reason: error.to_string() })
 }
 
 /// Whether a text is the name of a fork.

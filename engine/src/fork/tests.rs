@@ -318,7 +318,10 @@ fn a_name_is_one_directory_and_taken_once() {
     let place = Place::new();
     let fork = place.fork("one");
     for name in ["", ".", "..", "a/b", ".new", "-x", "a b", "\u{e9}", &"x".repeat(65)] {
-        assert!(matches!(place.forks().check_new_name(name), Err(ForkError::Name { .. })), "{name}");
+        assert!(
+            matches!(place.forks().check_new_name(name), Err(ForkError::Name { .. })),
+            "{name}"
+        );
         assert!(matches!(fork.rename(name), Err(ForkError::Name { .. })), "{name}");
     }
     assert!(matches!(place.forks().check_new_name("one"), Err(ForkError::Exists { .. })));

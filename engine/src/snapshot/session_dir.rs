@@ -181,9 +181,9 @@ impl SessionDir {
             if listed.name.starts_with(b".") {
                 continue;
             }
-            let read = forks.open_dir(&listed.name).and_then(|fork| {
-                fork.read(document, layout::MAX_FORK_DOCUMENT_BYTES)
-            });
+            let read = forks
+                .open_dir(&listed.name)
+                .and_then(|fork| fork.read(document, layout::MAX_FORK_DOCUMENT_BYTES));
             let bytes = match read {
                 Err(error) if error.is_gone() => continue,
                 bytes => bytes?,

@@ -23,10 +23,10 @@ use crate::cli::args::{CaptureArgs, StoreArgs, surroundings};
 use crate::cli::checkpoints::{self, SOCKET_VARIABLE};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
+use crate::cli::inside::fork_around;
 use crate::cli::retention;
 use crate::cli::unrecorded::unrecorded_of;
 use crate::config::{FlagSettings, Settings};
-use crate::cli::inside::fork_around;
 use crate::sandbox::is_inside;
 use nono_engine::diff::relative_to_roots;
 use nono_engine::path_text::Shown;
@@ -85,10 +85,6 @@ pub(in crate::cli) fn run(args: &HookArgs, store: &StoreArgs) -> Outcome {
 /// Gives what the client has to show to the person.
 fn hook(args: &HookArgs, root: Option<&Path>) -> Result<Option<String>, CliError> {
     let began = Instant::now();
-    if fork_around().is_some() {
-        // Its files are not those of the project, and no step of that.
-        return Ok(None);
-    }
     let text = match &args.event {
         Some(event) => event.as_encoded_bytes().to_vec(),
         None => read_event(began + Duration::from_millis(args.deadline_ms))?,
@@ -112,6 +108,10 @@ fn hook(args: &HookArgs, root: Option<&Path>) -> Result<Option<String>, CliError
                 return told.map(|()| None).map_err(|error| CliError::failed(failed(error)));
             }
         }
+    }
+    if fork_around().is_some() {
+        // Its files are not those of the project, and no step of that.
+        return Ok(None);
     }
     let Some(root) = root else { return Ok(None) };
     let root = sys::plain_absolute(root, &sys::current_dir().unwrap_or_default());

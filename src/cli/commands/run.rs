@@ -9,7 +9,7 @@ use std::process::Command;
 use clap::Args;
 
 use crate::cli::args::{CaptureArgs, LimitArgs, StoreArgs, ThreadArgs, surroundings};
-use crate::cli::checkpoints::Server;
+use crate::cli::checkpoints::{Asked, Server};
 use crate::cli::commands::sandbox_exec::{cannot_run, why_missing};
 use crate::cli::context::Context;
 use crate::cli::denials;
@@ -28,7 +28,7 @@ use nono_engine::path_text::Shown;
 use nono_engine::session::{Catalog, Recording};
 
 /// The id of the session, for a command that is recorded.
-const SESSION_VARIABLE: &str = "NONO_SESSION";
+pub(in crate::cli) const SESSION_VARIABLE: &str = "NONO_SESSION";
 
 /// So many processes that a command left running are named.
 const MAX_NAMED: usize = 20;
@@ -275,7 +275,8 @@ fn supervise_recorded(
     };
     let server = Server::bind(launch.listening_dir()).inspect_err(refuse).ok();
     std::thread::scope(|scope| {
-        let start = |server| Server::start(server, scope, recording).inspect_err(refuse).ok();
+        let asked = Asked::of_run(recording);
+        let start = |server| Server::start(server, scope, asked).inspect_err(refuse).ok();
         // Ends the server however the command ends.
         let serving = server.as_ref().and_then(start);
         let start = || {

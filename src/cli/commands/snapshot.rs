@@ -238,6 +238,11 @@ fn print_unchanged(
 }
 
 impl SnapshotArgs {
+    /// Whether the supervisor of the command around it is asked.
+    pub(in crate::cli) fn asks_supervisor(&self) -> bool {
+        supervisor_of(self).is_some()
+    }
+
     /// Whether the arguments name nothing but what a run records anyway.
     fn means_the_run(&self) -> bool {
         let Self { session, path, capture, agent, .. } = self;

@@ -9,12 +9,14 @@ use clap::Args;
 
 use super::holder;
 use crate::cli::args::{StoreArgs, surroundings};
-use crate::cli::commands::run::{not_started, tell};
+use crate::cli::checkpoints::{Asked, Server};
+use crate::cli::commands::run::{SESSION_VARIABLE, not_started, tell};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::grants::{GrantArgs, Grants};
 use crate::cli::inside::FORK_VARIABLE;
-use crate::cli::launch::{Launch, NamespaceMode};
+use crate::cli::launch::{Launch, NamespaceMode, SecondWall};
+use crate::cli::offer::NONO;
 use crate::cli::scratch::LeftBehind;
 use crate::cli::signals;
 use crate::cli::supervise::{CommandSignals, Ended, supervise};
@@ -105,11 +107,24 @@ impl<'a> Entered<'a> {
                 apply_rules(&profile.env, std::env::vars_os().map(|(name, _)| name), command)?;
             }
             command.env(FORK_VARIABLE, self.fork.name());
+            command.env(SESSION_VARIABLE, &self.fork.document().session);
             Ok(())
         };
         let mut signals = CommandSignals::take().map_err(signals::refused)?;
-        let start = || launch.start(&dress, false, &|wall| tell(wall, context));
-        let ended = supervise(start, &mut signals);
+        let manager = self.fork.manager()?;
+        let refuse = |error: &io::Error| {
+            context.warn(format_args!("`{NONO} snapshot` will not work inside: {error}"));
+        };
+        // Asked for a snapshot of the fork: by `nono snapshot`, and by the hooks of an agent.
+        let server = Server::bind(launch.listening_dir()).inspect_err(refuse).ok();
+        let ended = std::thread::scope(|scope| {
+            let asked = Asked::of_fork(&manager);
+            let start = |server| Server::start(server, scope, asked).inspect_err(refuse).ok();
+            // Ends the server however the command ends.
+            let serving = server.as_ref().and_then(start);
+            let tell = |wall: &SecondWall| tell(wall, context);
+            supervise(|| launch.start(&dress, serving.is_some(), &tell), &mut signals)
+        });
         for LeftBehind { path, count } in launch.left_behind() {
             context.say(format_args!(
                 "the command left {count} temporary {}, kept for a day: {}",

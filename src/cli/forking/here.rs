@@ -101,9 +101,10 @@ fn recorded(catalog: &Catalog, word: &str) -> Result<(SnapshotManifest, String),
     }
     let number = match number {
         Some(number) => number,
-        None => session.recorded_numbers()?.pop().ok_or_else(|| {
-            CliError::failed(format!("session {} has no snapshot", session.id()))
-        })?,
+        None => session
+            .recorded_numbers()?
+            .pop()
+            .ok_or_else(|| CliError::failed(format!("session {} has no snapshot", session.id())))?,
     };
     session.refuse_removed(number)?;
     Ok((session.manifest(number)?.manifest, format!("{}/{number}", session.id())))

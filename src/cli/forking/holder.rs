@@ -75,8 +75,10 @@ fn hold(fork: &Fork) -> Result<Held, CliError> {
         .ok_or_else(|| CliError::failed(format!("fork {name} is held by another process")))?;
     for path in fork.recorded_paths().filter(|path| !sys::leads_to_dir(path)) {
         let path = Shown::path(path);
-        return Err(CliError::failed(format!("fork {name} is shown at {path}, which is not there"))
-            .with_hint(format!("make the directory: mkdir -p {path}")));
+        return Err(CliError::failed(format!(
+            "fork {name} is shown at {path}, which is not there"
+        ))
+        .with_hint(format!("make the directory: mkdir -p {path}")));
     }
     separate(false).map_err(refusal::of_namespaces)?;
     layers::prepare()?;
@@ -85,9 +87,12 @@ fn hold(fork: &Fork) -> Result<Held, CliError> {
     let numbered = || document.layers.iter().enumerate();
     let live = numbered().filter(|(_, layer)| layer.lower == Lower::Live);
     let live: Vec<_> = live
-        .filter_map(|(number, layer)| Some((number, &layer.path, LowerDir::open(&layer.path).ok()?)))
+        .filter_map(|(number, layer)| {
+            Some((number, &layer.path, LowerDir::open(&layer.path).ok()?))
+        })
         .collect();
-    let tree = StoreTree::new(&[fork.root().to_owned()], &Scope::Session(document.session.clone()))?;
+    let tree =
+        StoreTree::new(&[fork.root().to_owned()], &Scope::Session(document.session.clone()))?;
     let options = MountOptions { fs_name: source_of(fork), ..MountOptions::default() };
     let mut mount = Mount::new(tree, &fork.base_path(), options)
         .map_err(crate::cli::commands::mount::explain)?;
@@ -158,9 +163,8 @@ pub(super) fn start(fork: &Fork) -> Result<(), CliError> {
 /// The holder of the fork in this directory, if one is alive. Under the lock of who starts it, so
 /// that the number is of the present one.
 fn holder_of(directory: &Path) -> Result<Option<OwnedFd>, CliError> {
-    let is_held = || -> sys::Result<bool> {
-        Ok(FileLock::try_shared(&directory.join(HOLDER))?.is_none())
-    };
+    let is_held =
+        || -> sys::Result<bool> { Ok(FileLock::try_shared(&directory.join(HOLDER))?.is_none()) };
     if !is_held()? {
         return Ok(None);
     }

@@ -102,8 +102,7 @@ fn pass_on_right() -> Result<(), NamespaceError> {
 }
 
 fn go_to(directory: &Path) -> Result<(), NamespaceError> {
-    rustix::process::chdir(directory)
-        .map_err(|errno| NamespaceError::at("go to", directory, errno))
+    rustix::process::chdir(directory).map_err(|errno| NamespaceError::at("go to", directory, errno))
 }
 
 /// Gives up the right to mount where it came from a user namespace.

@@ -18,6 +18,7 @@ pub use self::error::SnapshotError;
 pub use self::live::LiveState;
 pub use self::request::{SnapshotRequest, Taken};
 use self::resume::{latest_roots, resume_roots};
+pub(crate) use self::take::captured;
 use super::budget::Budget;
 use super::capture::{CaptureError, InodeId};
 use super::manifests::{LoadedManifest, ManifestError};
@@ -29,7 +30,8 @@ use crate::diff::{self, Change, ChangeSummary, Comparison};
 use crate::layout;
 use crate::manifest::{NotCapturedSet, SnapshotManifest, Step, TrackedRoot};
 use crate::progress::{NoProgress, Progress, wait_for};
-use crate::store::{Compression, LocalStore, StoreLock};
+use crate::snapshot::capture::{CacheLocation, Capture};
+use crate::store::{Compression, LocalStore, ObjectStore, StoreLock};
 use crate::sys::{self, Dir, FileLock};
 use crate::walk::ExclusionConfig;
 
@@ -47,6 +49,26 @@ pub struct SnapshotManager {
     budget: Budget,
     progress: Arc<dyn Progress + Send>,
     threads: usize,
+    source: Option<Arc<dyn StateSource>>,
+}
+
+/// A state that is not the one at the tracked paths: that of a fork.
+pub(crate) trait StateSource: Send + Sync {
+    /// Captures it.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn capture(&self, means: CaptureMeans<'_>) -> Result<Capture, SnapshotError>;
+}
+
+/// What a [`StateSource`] captures with.
+pub(crate) struct CaptureMeans<'a> {
+    /// The first snapshot of the session.
+    pub(crate) baseline: &'a SnapshotManifest,
+    pub(crate) store: &'a dyn ObjectStore,
+    pub(crate) cache: Option<CacheLocation<'a>>,
+    pub(crate) progress: &'a dyn Progress,
+    pub(crate) threads: usize,
 }
 
 /// The use of the stat cache in a capture before a restore.
@@ -155,7 +177,15 @@ impl SnapshotManager {
             budget,
             progress: Arc::new(NoProgress),
             threads: 0,
+            source: None,
         }
+    }
+
+    /// Records the states of a source in place of those at the tracked paths.
+    #[must_use]
+    pub(crate) fn with_source(mut self, source: Arc<dyn StateSource>) -> Self {
+        self.source = Some(source);
+        self
     }
 
     /// Sets the limits of the snapshots that follow.

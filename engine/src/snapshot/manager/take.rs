@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use super::listing::Counted;
-use super::{CacheUse, SnapshotError, SnapshotManager, SnapshotRequest, Taken};
+use super::{CacheUse, CaptureMeans, SnapshotError, SnapshotManager, SnapshotRequest, Taken};
 use crate::diff::{self, Comparison, LostAs};
 use crate::manifest::{
     MANIFEST_VERSION, NotCaptured, NotCapturedSet, SnapshotKind, SnapshotManifest, Step,
@@ -126,6 +126,17 @@ impl SnapshotManager {
         lock: &StoreLock,
     ) -> Result<Capture, SnapshotError> {
         let packer = Packer::new(&self.store, lock).storing_long_files(long_files);
+        if let Some(source) = &self.source {
+            let captured = source.capture(CaptureMeans {
+                baseline: &self.load_manifest(0)?,
+                store: &packer,
+                cache: self.cache_location(true)?,
+                progress: &*self.progress,
+                threads: self.threads,
+            })?;
+            packer.finish()?;
+            return Ok(captured);
+        }
         let mut captured = captured(CaptureRequest {
             store: &packer,
             flushed,
@@ -397,7 +408,7 @@ fn gone(then: &[NotCaptured], now: &[NotCaptured]) -> Vec<PathBuf> {
 }
 
 /// Captures, and hands on the account of what was added.
-pub(super) fn captured(request: CaptureRequest<'_>) -> Result<Capture, SnapshotError> {
+pub(crate) fn captured(request: CaptureRequest<'_>) -> Result<Capture, SnapshotError> {
     let mut captured = capture(&request)?;
     captured.caches.account = request.cache.and_then(|location| location.account);
     Ok(captured)

@@ -41,9 +41,9 @@ pub(super) fn discard(fork: &Fork) -> Result<(), CliError> {
     match fork.discard() {
         Err(error @ ForkError::InUse { .. }) => {
             let processes = processes_in(fork);
-            let named = processes.first().map(|pid| {
-                format!(" by process {pid} ({})", Shown::bytes(&command_line(*pid)))
-            });
+            let named = processes
+                .first()
+                .map(|pid| format!(" by process {pid} ({})", Shown::bytes(&command_line(*pid))));
             let message = format!("{error}{}", named.unwrap_or_default());
             Err(CliError::from(error).saying(message))
         }

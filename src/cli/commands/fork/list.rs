@@ -199,8 +199,10 @@ fn collisions(found: &[Changed]) -> Vec<Vec<Collision>> {
     let of_one = |Changed { fork, paths, elsewhere, .. }: &Changed| {
         let colliding = paths.iter().filter_map(|path| {
             let others = changed_by.get(path.as_path()).into_iter().flatten();
-            let forks: Vec<String> =
-                others.filter(|name| **name != fork.name()).map(|name| (*name).to_owned()).collect();
+            let forks: Vec<String> = others
+                .filter(|name| **name != fork.name())
+                .map(|name| (*name).to_owned())
+                .collect();
             let project = elsewhere.contains(path);
             let bytes = std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str());
             let path = encode(bytes).into_owned();
