@@ -9,7 +9,9 @@
 //! a repository in which nothing is missing. The branch comes last, with an entry in its reflog.
 
 use std::collections::{BTreeMap, HashSet};
+use std::error::Error;
 use std::ffi::OsStr;
+use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -256,8 +258,18 @@ fn make(branch: &Branch, fork_objects: &Path) -> Result<(), CliError> {
     Ok(())
 }
 
-fn failed(what: &dyn std::fmt::Display, why: &str, error: &dyn std::fmt::Display) -> CliError {
-    CliError::failed(format!("{what} {why}: {error}"))
+/// An error with its causes: those of git's files often say the most.
+fn failed(what: &dyn Display, why: &str, error: &dyn Error) -> CliError {
+    let mut said = format!("{what} {why}");
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        let text = error.to_string();
+        if !said.contains(&text) {
+            said = format!("{said}: {text}");
+        }
+        cause = error.source();
+    }
+    CliError::failed(said)
 }
 
 /// Refuses a way through a symlink: it may lead anywhere. What is not there is made.
@@ -332,7 +344,7 @@ impl Objects {
 
     /// The objects that an object names. A submodule's commit is in another repository.
     fn named(&self, id: ObjectId, (kind, bytes): &Object) -> Result<Vec<ObjectId>, CliError> {
-        let damaged = |error: &dyn std::fmt::Display| failed(&id, "is damaged", error);
+        let damaged = |error: &dyn Error| failed(&id, "is damaged", error);
         Ok(match kind {
             Kind::Blob => Vec::new(),
             Kind::Commit => {

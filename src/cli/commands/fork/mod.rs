@@ -204,6 +204,7 @@ fn say_changes(fork: &Fork, context: &Context) {
         Ok(changed) => {
             context.say(format_args!("fork {name}: {changed}"));
             context.say(format_args!("  see it:     {NONO} fork diff {name}"));
+            context.say(format_args!("  merge it:   {NONO} fork merge {name}"));
             context.say(format_args!("  discard it: {NONO} fork discard {name}"));
         }
         Err(error) => context.error(&error),
