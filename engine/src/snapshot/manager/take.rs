@@ -127,14 +127,14 @@ impl SnapshotManager {
     ) -> Result<Capture, SnapshotError> {
         let packer = Packer::new(&self.store, lock).storing_long_files(long_files);
         if let Some(source) = &self.source {
-            let captured = source.capture(CaptureMeans {
+            let mut captured = source.capture(CaptureMeans {
                 baseline: &self.load_manifest(0)?,
                 store: &packer,
                 cache: self.cache_location(true)?,
                 progress: &*self.progress,
                 threads: self.threads,
             })?;
-            packer.finish()?;
+            captured.totals.bytes_written = packer.finish()?;
             return Ok(captured);
         }
         let mut captured = captured(CaptureRequest {
