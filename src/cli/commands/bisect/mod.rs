@@ -292,19 +292,22 @@ impl Tries<'_> {
         let places: Vec<usize> =
             places.iter().filter(|at| !self.known.contains_key(at)).copied().collect();
         let output = if self.jobs > 1 { Output::Dropped } else { Output::Shown };
-        let tried: Vec<_> = std::thread::scope(|scope| {
-            let (trials, states) = (self.trials, self.states);
+        let (trials, states) = (self.trials, self.states);
+        let tried = std::thread::scope(|scope| {
             let begin = |&at: &usize| {
+                let thread = std::thread::Builder::new().name("trial".to_owned());
                 let work = move || trials.run(&states[at].manifest, output);
-                (at, scope.spawn(work))
+                thread.spawn_scoped(scope, work).map(|thread| (at, thread))
             };
-            let begun: Vec<_> = places.iter().map(begin).collect();
+            let begun = places.iter().map(begin).collect::<std::io::Result<Vec<_>>>()?;
             // A panic there goes on here.
-            let end = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            let end = |(at, thread): (usize, std::thread::ScopedJoinHandle<'_, _>)| {
+                (at, thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             };
-            begun.into_iter().map(|(at, thread)| (at, end(thread))).collect()
+            Ok::<Vec<_>, std::io::Error>(begun.into_iter().map(end).collect())
         });
+        let tried = tried
+            .map_err(|error| CliError::failed(format!("cannot start more threads: {error}")))?;
         for (at, code) in tried {
             let code: u8 = code?;
             let (verdict, word) = match code {
