@@ -69,7 +69,7 @@ enum Reply {
     },
 }
 
-/// What is asked for its snapshots.
+/// The keeper of the snapshots that a command asks for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked<'a> {
     manager: &'a SnapshotManager,

@@ -207,7 +207,7 @@ fn forks_side_by_side_do_not_see_each_other() {
         assert!(path.ends_with("/edited") && collisions.len() == 1, "{list}");
         assert_eq!(collisions[0]["forks"][0], "two");
         assert_eq!(collisions[0]["project"], false);
-        // Nobody takes the ground away from a command.
+        // A fork with a command in it stays.
         let refused = fixture.nono(&["fork", "discard", "one"]).fails(1, "fork one is in use");
         assert!(refused.says("by process"), "{}", refused.stderr);
         fixture.nono(&["fork", "rename", "one", "three"]).fails(1, "in use");

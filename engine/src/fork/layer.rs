@@ -1,11 +1,11 @@
 //! The layer of an overlayfs, read as changes of a recorded directory.
 //!
-//! The layer was captured as it lies on the disk, so it is a tree like the one below it. This module
+//! The layer was captured as it lies on the disk, so it is a tree like that below it. This module
 //! puts the two together as the kernel does: a whiteout hides a name, an opaque directory hides all
 //! that was below, anything else stands in place of what was there, and two directories become one.
 //! The marks are those of `userxattr` mounts (Documentation/filesystems/overlayfs.rst). Marks that
-//! nono's mounts never make (redirects, metadata-only copies, unknown ones) and devices are refused:
-//! the entry is [named](NotTaken), and what was below it stays.
+//! nono's mounts never make (redirects, metadata-only copies, unknown ones) and devices are
+//! refused: the entry is [named](NotTaken), and what was below it stays.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
@@ -59,7 +59,7 @@ impl std::fmt::Display for NotTakenReason {
     }
 }
 
-/// What the marks of an entry say.
+/// The meaning of the marks of an entry.
 #[derive(Debug, Default)]
 struct Marks {
     is_opaque: bool,

@@ -16,8 +16,8 @@
 //! Always true:
 //! - A fork has a session of its own. Its snapshot 0 is the state below, so the collector, `verify`
 //!   and the mount know that state as any other; it goes with the fork, and not before.
-//! - A layer is untrusted: commands wrote it. What overlayfs itself would not have made there is
-//!   named ([`NotTaken`]) and changes nothing.
+//! - A layer is untrusted: commands wrote it. An entry that overlayfs does not make is named
+//!   ([`NotTaken`]) and changes nothing.
 //! - Nothing here writes a tracked path.
 
 mod layer;

@@ -1,8 +1,8 @@
 //! The state of a fork: its layers over the state below them.
 //!
 //! The layers are captured like any directory, by the rules of the state below: what its snapshot
-//! leaves out is left out here. Then they are [merged](super::layer) into its trees. So a look costs
-//! what the fork changed, and needs no mount.
+//! leaves out is left out here. Then they are [merged](super::layer) into its trees. So a look
+//! costs what the fork changed, and needs no mount.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -63,14 +63,14 @@ struct Layered {
     unstable: Vec<PathBuf>,
     not_taken: Vec<NotTaken>,
     started: FileTime,
-    /// Of the layers.
+    /// The stat caches of the layers.
     caches: NewCaches,
 }
 
 /// A fork, as what is recorded.
 struct ForkSource {
     fork: Fork,
-    /// Of the last capture.
+    /// The refused entries of the last capture.
     not_taken: Mutex<Vec<NotTaken>>,
 }
 
@@ -144,7 +144,7 @@ impl Fork {
         Ok(ForkState { overlay, base, manifest, not_taken, files })
     }
 
-    /// What records states of the fork in its session, as other managers record those of a
+    /// The manager that records states of the fork in its session, as others record those of a
     /// directory. The fork must be [in use](Self::enter) as long as it lives.
     ///
     /// # Errors
@@ -393,7 +393,7 @@ impl ForkState<'_> {
         &self.not_taken
     }
 
-    /// What the fork changed.
+    /// The changes of the fork.
     ///
     /// # Errors
     /// A tree is missing or damaged.

@@ -51,11 +51,11 @@ pub struct Layer {
     /// Where the fork shows it, and the project has it.
     #[serde(with = "serde_path")]
     pub path: PathBuf,
-    /// What lies below.
+    /// The directory below it.
     pub lower: Lower,
 }
 
-/// What lies below a layer.
+/// The directory below a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lower {
@@ -429,8 +429,8 @@ impl Fork {
         forks.find(name)
     }
 
-    /// Removes the fork with its layers. Its session goes too, unless somebody has made snapshots
-    /// of the fork: those stay, and the limits of sessions are theirs.
+    /// Removes the fork with its layers. Its session goes too, unless it has snapshots of the fork.
+    /// Such a session stays, and the limits of sessions count for it.
     ///
     /// # Errors
     /// A process uses it, or it cannot be removed.

@@ -25,9 +25,9 @@ use nono_engine::sys::{self, Dir, FileLock};
 
 /// The name of the hidden command.
 pub(in crate::cli) const NAME: &str = "__fork-hold";
-/// Held by who looks for the holder, or starts it.
+/// The lock of a process that looks for the holder, or starts it.
 const START: &str = "start";
-/// Held by the holder.
+/// The lock of the holder.
 const HOLDER: &str = "holder";
 /// The number of the holder.
 const HOLDER_PID: &str = "holder.pid";
@@ -137,7 +137,7 @@ fn make_place(path: &Path) -> Result<bool, CliError> {
 }
 
 impl Held {
-    /// Waits until nobody uses the fork.
+    /// Waits until no process uses the fork.
     fn wait(self) -> Outcome {
         let _alone = self.fork.wait_until_unused()?;
         // The kernel takes the mounts away with the namespace. To unmount them here would wait for
@@ -160,7 +160,7 @@ pub(super) fn start(fork: &Fork) -> Result<(), CliError> {
     background::start_with(arguments)
 }
 
-/// The holder of the fork in this directory, if one is alive. Under the lock of who starts it, so
+/// The holder of the fork in this directory, if one is alive. Under the lock of the starter, so
 /// that the number is of the present one.
 fn holder_of(directory: &Path) -> Result<Option<OwnedFd>, CliError> {
     let is_held =

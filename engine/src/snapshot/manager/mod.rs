@@ -61,7 +61,7 @@ pub(crate) trait StateSource: Send + Sync {
     fn capture(&self, means: CaptureMeans<'_>) -> Result<Capture, SnapshotError>;
 }
 
-/// What a [`StateSource`] captures with.
+/// The means with which a [`StateSource`] captures.
 pub(crate) struct CaptureMeans<'a> {
     /// The first snapshot of the session.
     pub(crate) baseline: &'a SnapshotManifest,

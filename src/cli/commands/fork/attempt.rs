@@ -30,7 +30,7 @@ pub(in crate::cli) struct TryArgs {
     inside: CommandArgs,
 }
 
-/// What becomes of the fork.
+/// The fate of the fork.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Keep,

@@ -64,7 +64,7 @@ struct Collision {
 struct Changed {
     fork: Fork,
     paths: BTreeSet<PathBuf>,
-    /// Those that are not in the project as they are below the fork.
+    /// The paths among them that are not in the project as they are below the fork.
     elsewhere: BTreeSet<PathBuf>,
     changes: ChangeSummary,
 }
