@@ -252,7 +252,8 @@ fn the_walls_stand_in_a_fork() {
                 format!("cat {store}/forks/one/fork.json"),
                 "umount .".to_owned(),
                 "mknod disk b 7 0".to_owned(),
-                "setfattr -n user.overlay.opaque -v y dir && getfattr -n user.overlay.opaque dir && \
+                "setfattr -n user.overlay.opaque -v y dir && \
+                 getfattr -n user.overlay.opaque dir && \
                  test ! -e dir/a"
                     .to_owned(),
             ] {

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! The kernel forbids two overlays with one layer, so all commands in a fork share the mounts of
-//! one process, the *holder*. Nothing of them is seen outside of its namespaces, and nothing stays when
-//! it is killed. Every user of a fork holds its lock, shared; the holder waits until it can have
-//! the lock alone, and then ends.
+//! one process, the *holder*. Nothing of them is seen outside of its namespaces, and nothing stays
+//! when it is killed. Every user of a fork holds its lock, shared; the holder waits until it can
+//! have the lock alone, and then ends.
 
 mod entering;
 mod here;
