@@ -231,7 +231,7 @@ impl Job<'_> {
 }
 
 /// Whether a command failed by itself: it was started, and no signal ended it.
-fn has_failed(ended: &Ended) -> bool {
+pub(in crate::cli) fn has_failed(ended: &Ended) -> bool {
     !ended.was_told_to_end && !matches!(ended.code, 0 | 126 | 127 | 129..=192)
 }
 

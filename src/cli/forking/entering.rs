@@ -10,8 +10,9 @@ use clap::Args;
 use super::holder;
 use crate::cli::args::{StoreArgs, surroundings};
 use crate::cli::checkpoints::{Asked, Server};
-use crate::cli::commands::run::{SESSION_VARIABLE, not_started, tell};
+use crate::cli::commands::run::{SESSION_VARIABLE, has_failed, not_started, tell};
 use crate::cli::context::Context;
+use crate::cli::denials::{explain_failure, name_what_is_outside};
 use crate::cli::error::CliError;
 use crate::cli::grants::{GrantArgs, Grants};
 use crate::cli::inside::FORK_VARIABLE;
@@ -99,6 +100,9 @@ impl<'a> Entered<'a> {
         if grants.policy.is_none() {
             context.say("no sandbox: outside of the fork, the command can write wherever you can");
         }
+        if let Some(policy) = &grants.policy {
+            name_what_is_outside(policy, &command, context);
+        }
         let profile = profile.map(|found| found.profile);
         let mut launch = Launch::new(&command, grants.policy.as_ref(), args.namespaces, false)?
             .in_fork(self.fork.path());
@@ -132,8 +136,9 @@ impl<'a> Entered<'a> {
                 Shown::path(&path)
             ));
         }
-        if ended.as_ref().is_ok_and(|ended| ended.code != 0) {
-            grants.say_what_is_outside(&command, context);
+        if let (Some(policy), true) = (&grants.policy, ended.as_ref().is_ok_and(has_failed)) {
+            let surroundings = surroundings()?;
+            explain_failure(policy, &command, profile.is_some(), &surroundings, context);
         }
         ended.map_err(|error| not_started(&command[0], &error))
     }

@@ -13,7 +13,7 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::render::Palette;
 use crate::cli::repositories::{Repositories, Told, repository_line};
-use crate::cli::review::{Decision, LastSteps, Review, is_possible};
+use crate::cli::timeline::{self, Decision, Subject, is_possible};
 use nono_engine::diff::{self, Change, Comparison};
 use nono_engine::restore::{OnConflict, RestoreReport};
 use nono_engine::snapshot::NotCapturedSet;
@@ -168,10 +168,7 @@ impl Restoring<'_> {
         differences.retain(|found| planned.contains(found.path.as_slice()));
         let unknown = (NotCapturedSet::new(&target), NotCapturedSet::new(now));
         let comparison = Comparison::of(&differences, &unknown.0, &unknown.1);
-        let repositories = Repositories::of(&store, &target, now, &comparison.changes)?;
-        let comparison = repositories.collapsed(comparison);
-        let steps = LastSteps::between(session, &store, &target, now);
-        let session_id = &session.id();
-        Review { session_id, store: &store, old: &target, new: now, comparison, steps }.run(context)
+        let subject = Subject { session, store: &store, old: &target, new: now };
+        timeline::choose(&subject, comparison, self.catalog, context)
     }
 }

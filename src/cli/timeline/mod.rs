@@ -127,6 +127,24 @@ pub(super) fn review(
     }
 }
 
+/// Lets a person choose among changes that are to be taken back. To leave the page is no choice.
+///
+/// # Errors
+/// When the terminal cannot be used. Nothing was changed then.
+pub(super) fn choose(
+    subject: &Subject<'_>,
+    comparison: Comparison,
+    catalog: &Catalog,
+    context: &Context,
+) -> Result<Decision, CliError> {
+    let opened = Opened::new(subject, comparison, &Part::default(), Purpose::Deciding)?;
+    let store = StoreArgs { root: Some(catalog.root().to_owned()) };
+    match Driver::start(catalog, &store, context)?.changes(opened)? {
+        After::Decided(decision) => Ok(decision),
+        After::Quit | After::Back | After::TakeBack => Ok(Decision::KeepAll),
+    }
+}
+
 /// How a page of changes was left.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum After {
