@@ -433,7 +433,14 @@ fn report(
         writeln!(out, "prompt {}  {DIM}{text}{DIM:#}", prompt.number)?;
     }
     let roots: Vec<_> = bad.manifest.roots.iter().map(|root| root.path.clone()).collect();
-    write_preview(&mut out, &changes, None, &roots)?;
+    // Objects and logs of git say nothing to a person.
+    let is_in_git = |change: &Change| change.path.iter().any(|name| name == ".git");
+    let (in_git, outside): (Vec<_>, Vec<_>) = changes.into_iter().partition(is_in_git);
+    write_preview(&mut out, &outside, None, &roots)?;
+    if !in_git.is_empty() {
+        let changes = if in_git.len() == 1 { "change" } else { "changes" };
+        writeln!(out, ".git: {} {changes}", in_git.len())?;
+    }
     let name = told.state;
     context.say(format_args!(
         "{name} is the first state at which the command fails; at {} it succeeds",
