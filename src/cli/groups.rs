@@ -25,7 +25,10 @@ pub(super) const GROUPS: &[Group] = &[
         title: "Every day",
         commands: &["run", "status", "diff", "undo", "redo", "restore", "steps", "mount"],
     },
-    Group { title: "Look", commands: &["list", "show", "log", "blame", "grep", "find", "cat", "umount"] },
+    Group {
+        title: "Look",
+        commands: &["list", "show", "log", "blame", "grep", "find", "cat", "umount"],
+    },
     Group { title: "Take back", commands: &["review", "resume"] },
     Group { title: "Record", commands: &["snapshot", "pin", "unpin"] },
     Group { title: "Agents", commands: &["agent", "mcp", "hook"] },

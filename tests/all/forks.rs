@@ -259,7 +259,15 @@ fn the_walls_stand_in_a_fork() {
             ] {
                 let script = format!("({escape}); echo ended $?");
                 let tried = fixture.nono(&[
-                    "fork", "enter", "one", "--namespaces", namespaces, "--", "sh", "-c", &script,
+                    "fork",
+                    "enter",
+                    "one",
+                    "--namespaces",
+                    namespaces,
+                    "--",
+                    "sh",
+                    "-c",
+                    &script,
                 ]);
                 assert!(tried.stdout.contains("ended "), "{escape}: {}", tried.stderr);
                 assert!(!tried.stdout.contains("ended 0"), "{escape}: {}", tried.stdout);

@@ -254,7 +254,10 @@ fn a_restore_by_links_killed_at_any_point_is_resumed_or_taken_back() {
         let command = scene.fixture.command(arguments);
         let mut strace = Command::new("strace");
         strace.args(["-f", "-o", "/dev/null"]).args(NO_FLAGS);
-        strace.arg(command.get_program()).args(command.get_args()).current_dir(scene.fixture.project());
+        strace
+            .arg(command.get_program())
+            .args(command.get_args())
+            .current_dir(scene.fixture.project());
         strace.envs(command.get_envs().filter_map(|(key, value)| Some((key, value?))));
         if let Some(point) = point {
             strace.env("NONO_FAIL_POINT", point.to_string());

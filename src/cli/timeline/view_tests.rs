@@ -315,7 +315,7 @@ fn of_a_hundred_thousand_changes_only_the_rows_that_fit_are_made() {
     let path = |n| format!("/p/d{:03}/f{n:06}", n / 1000);
     let changes = (0..100_000).map(|n| change(&path(n), ChangeType::Created, Some(1)));
     let mut page = page_of(changes.collect(), Renames::new());
-    let mut drawn = |page: &mut Changes| {
+    let drawn = |page: &mut Changes| {
         let mut counting = Counting(page, 0.into());
         let mut terminal = Terminal::new(TestBackend::new(200, 50)).unwrap();
         let difference = Difference::default();
