@@ -578,11 +578,13 @@ mod tests {
     use super::*;
     use crate::cli::groups::program;
 
-    /// All commands that a person sees, by their words, which have no subcommands.
+    /// All commands that a person sees and can run, by their words.
     fn visible(command: &clap::Command, words: &str, found: &mut Vec<String>) {
         let inner = command.get_subcommands().filter(|inner| !inner.is_hide_set());
         let inner: Vec<_> = inner.filter(|inner| inner.get_name() != "help").collect();
-        if inner.is_empty() {
+        // Some commands with subcommands also work without one.
+        let works_alone = !words.is_empty() && !command.is_subcommand_required_set();
+        if inner.is_empty() || works_alone {
             found.push(words.to_owned());
         }
         for inner in inner {

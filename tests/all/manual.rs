@@ -157,7 +157,10 @@ fn the_help_is_short_with_a_letter_and_long_with_a_word() {
     let long = fixture.nono(&["--help"]).success().stdout;
     assert!(short.lines().count() <= 40 && short.lines().count() < long.lines().count());
     assert!(short.starts_with("Undo for AI agents"), "{short}");
-    assert!(short.contains("\nLook:        list, show, log, find, cat, umount\n"), "{short}");
+    assert!(
+        short.contains("\nLook:        list, show, log, blame, grep, find, cat, umount\n"),
+        "{short}"
+    );
     let daily = short.split("Every day:\n").nth(1).unwrap();
     assert!(daily.starts_with("  run          Run a command"), "{short}");
     assert!(long.contains("\nLook:\n  list  "), "{long}");

@@ -150,7 +150,7 @@ impl Fork {
     /// # Errors
     /// The session cannot be opened.
     pub fn manager(&self) -> Result<SnapshotManager, ForkError> {
-        Ok(self.recorder(&Arc::new(ForkSource::of(self)))?)
+        self.recorder(&Arc::new(ForkSource::of(self)))
     }
 
     fn recorder(&self, source: &Arc<ForkSource>) -> Result<SnapshotManager, ForkError> {
@@ -307,9 +307,9 @@ impl Fork {
         }
         for group in read_links(store, layers.links.as_ref())?.groups() {
             let shown = group.iter().filter_map(|path| self.shown_path(sources, path));
-            let taken = shown.map(|path| Box::from(path.as_os_str().as_bytes()));
+            let taken = shown.map(|path| Box::<[u8]>::from(path.as_os_str().as_bytes()));
             // Whiteouts are names of one inode.
-            let taken = taken.filter(|path: &Box<[u8]>| merging.is_taken(path));
+            let taken = taken.filter(|path| merging.is_taken(path));
             groups.push(taken.collect());
         }
         Ok(LinkGroups::new(groups))

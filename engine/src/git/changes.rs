@@ -148,6 +148,14 @@ pub fn moves(old: &GitState, new: &GitState) -> Vec<Move> {
     found
 }
 
+/// The changed paths of a git directory.
+#[derive(Debug, Default)]
+struct Changed {
+    path_count: u64,
+    /// The names in the git directory that they are or lie in.
+    names: BTreeSet<Box<[u8]>>,
+}
+
 /// The git directories in which some of the changed paths lie, by path.
 ///
 /// # Errors
@@ -160,8 +168,7 @@ pub fn repositories<P: AsRef<[u8]>>(
 ) -> Result<Vec<RepositoryChange>, StoreError> {
     let (old, new) = (read_root_tree(source, old_root)?, read_root_tree(source, new_root)?);
     let (mut old_dirs, mut new_dirs) = (GitDirs::new(source, &old), GitDirs::new(source, &new));
-    // The changed paths: how many, and the names in the git directory that they are or lie in.
-    let mut counts: BTreeMap<Vec<u8>, (u64, BTreeSet<Box<[u8]>>)> = BTreeMap::new();
+    let mut repositories: BTreeMap<Vec<u8>, Changed> = BTreeMap::new();
     for path in changed {
         let path = path.as_ref();
         let (a, b) = (old_dirs.of(path)?, new_dirs.of(path)?);
@@ -169,14 +176,14 @@ pub fn repositories<P: AsRef<[u8]>>(
         if let Some(git_dir) = a.max_by_depth(b) {
             let inside = byte_path::relative_to(path, &git_dir).unwrap_or_default();
             let name = byte_path::components(inside).next().map(Box::from);
-            let (count, names) = counts.entry(git_dir).or_default();
-            *count += 1;
-            names.extend(name);
+            let known = repositories.entry(git_dir).or_default();
+            known.path_count += 1;
+            known.names.extend(name);
         }
     }
     let (mut before, mut after) = (InSnapshot::new(source, &old), InSnapshot::new(source, &new));
     let mut found = Vec::new();
-    for (git_dir, (path_count, names)) in counts {
+    for (git_dir, Changed { path_count, names }) in repositories {
         let is_new = !old_dirs.is_git_dir(&git_dir)?;
         let is_gone = !new_dirs.is_git_dir(&git_dir)?;
         let moves = match (before.state(&git_dir)?, after.state(&git_dir)?) {

@@ -218,10 +218,10 @@ impl Files<'_> {
 
     fn meet(&mut self, path: Vec<u8>, node: Node, waiting: &mut Vec<(Vec<u8>, ContentHash)>) {
         match node {
-            Node::File { hash, size, .. } => {
-                if self.within.has(&path) && self.seen.insert((hash, Vec::new())) {
-                    self.found.push(File { hash, size, path });
-                }
+            Node::File { hash, size, .. }
+                if self.within.has(&path) && self.seen.insert((hash, Vec::new())) =>
+            {
+                self.found.push(File { hash, size, path });
             }
             Node::Directory { tree } if self.within.may_have_in(&path) => {
                 let is_whole = self.within.has(&path) && !self.within.names_git;
