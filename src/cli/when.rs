@@ -33,7 +33,7 @@ pub(super) enum WhenError {
     #[error("{} is no time: a time is {FORMS}", Shown::bytes(.0.as_bytes()))]
     Unknown(String),
     /// It is not over yet.
-    #[error("{} is in the future: {}", Shown::bytes(.text.as_bytes()), Exact(&.at))]
+    #[error("{} is in the future: {}", Shown::bytes(.text.as_bytes()), Exact(.at))]
     Future {
         /// As given.
         text: String,
@@ -213,7 +213,7 @@ impl Named {
 /// A time of the clock: `18:30`, `18:30:05`, `6pm`, `6:30pm`, `noon`.
 fn clock(text: &str) -> Option<Time> {
     match text {
-        "noon" => return Some(Time::midnight().checked_add(12.hours()).ok()?),
+        "noon" => return Time::midnight().checked_add(12.hours()).ok(),
         "midnight" => return Some(Time::midnight()),
         _ => {}
     }

@@ -15,7 +15,7 @@ fn blamed(fixture: &Fixture, words: &[&str]) -> Vec<(String, String)> {
     lines.map(|line| (text(line, "text"), text(line, "by"))).collect()
 }
 
-fn pairs<'a>(lines: &'a [(String, String)]) -> Vec<(&'a str, &'a str)> {
+fn pairs(lines: &[(String, String)]) -> Vec<(&str, &str)> {
     lines.iter().map(|(text, by)| (text.as_str(), by.as_str())).collect()
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::fixture::{Finished, Fixture, finished};
@@ -32,8 +32,8 @@ fn program(fixture: &Fixture, name: &str, script: &str) -> PathBuf {
 }
 
 /// nono with programs of our own before those of the machine.
-fn run_with(fixture: &Fixture, dir: &PathBuf, words: &[&str]) -> Finished {
-    let mut search = dir.clone().into_os_string();
+fn run_with(fixture: &Fixture, dir: &Path, words: &[&str]) -> Finished {
+    let mut search = dir.as_os_str().to_owned();
     search.push(":/usr/bin:/bin");
     let mut command = fixture.command(&[&RUN, words].concat());
     finished(command.env("PATH", search).output().unwrap())

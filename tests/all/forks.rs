@@ -527,9 +527,7 @@ fn the_top_of_a_project_cannot_be_moved_away_from_a_fork() {
 #[test]
 fn a_name_of_a_command_or_of_a_path_is_none_for_a_fork() {
     let fixture = Fixture::new();
-    for name in ["list"] {
-        fixture.nono(&["fork", name]).fails(2, "is a command of `nono fork`");
-    }
+    fixture.nono(&["fork", "list"]).fails(2, "is a command of `nono fork`");
     for name in ["../x", "a/b", ".x", "a b", ""] {
         fixture.nono(&["fork", name]).fails(2, "is no name for a fork");
     }

@@ -276,8 +276,8 @@ fn on_a_narrow_terminal_the_difference_has_the_whole_screen() {
 
 #[test]
 fn no_colour_is_used_where_none_is_wanted() {
-    let fixture = fixture();
     for (environment, is_coloured) in [("", true), ("NO_COLOR=1", false)] {
+        let fixture = fixture();
         let terminal = timeline(&fixture, environment, (120, 24));
         terminal.wait_for("+two");
         let drawn = terminal.tmux(&["capture-pane", "-p", "-e"]);

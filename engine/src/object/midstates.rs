@@ -57,7 +57,7 @@ impl Midstates {
     pub const PIECE_BYTES: u64 = 1 << 20;
 
     /// Whether they are kept of files of this length: those of more than one piece, up to the
-    /// length from which on a [list of pieces](super::piece_list) names the contents.
+    /// length from which on a list of pieces names the contents.
     pub fn are_kept_of(file_bytes: u64) -> bool {
         (Self::PIECE_BYTES + 1..=LONGEST_CHAIN_BYTES).contains(&file_bytes)
     }

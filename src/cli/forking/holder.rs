@@ -73,7 +73,7 @@ fn hold(fork: &Fork) -> Result<Held, CliError> {
     let name = fork.name();
     let alone = FileLock::try_exclusive(&fork.path().join(HOLDER))?
         .ok_or_else(|| CliError::failed(format!("fork {name} is held by another process")))?;
-    for path in fork.recorded_paths().filter(|path| !sys::leads_to_dir(path)) {
+    if let Some(path) = fork.recorded_paths().find(|path| !sys::leads_to_dir(path)) {
         let path = Shown::path(path);
         return Err(CliError::failed(format!(
             "fork {name} is shown at {path}, which is not there"

@@ -17,7 +17,9 @@ use syntect::parsing::{ParseState, Scope, ScopeStack, SyntaxReference, SyntaxSet
 use super::difference::Colours;
 use crate::cli::render::{LineKind, MarkedLine};
 
-/// Limit of the time for the lines of one difference.
+/// Lines that are coloured however long that takes: a screen of them, while grammars are loaded.
+const FIRST_LINES: usize = 50;
+/// Limit of the time for the other lines of one difference.
 const TIMEOUT: Duration = Duration::from_millis(100);
 /// Longer lines have no colours.
 const MAX_BYTES: usize = 1000;
@@ -52,6 +54,7 @@ pub(super) fn colours_of(lines: &[MarkedLine]) -> Vec<Colours> {
 }
 
 fn colours_until(lines: &[MarkedLine], deadline: Instant) -> Vec<Colours> {
+    let is_in_time = |count: usize| count < FIRST_LINES || Instant::now() < deadline;
     let mut coloured = Vec::with_capacity(lines.len());
     let mut language: Option<(&str, Option<&SyntaxReference>)> = None;
     let mut state: Option<State> = None;
@@ -66,7 +69,7 @@ fn colours_until(lines: &[MarkedLine], deadline: Instant) -> Vec<Colours> {
             _ => grammar_of(file),
         };
         language = Some((file, grammar));
-        let Some(grammar) = grammar.filter(|_| Instant::now() < deadline) else {
+        let Some(grammar) = grammar.filter(|_| is_in_time(coloured.len())) else {
             coloured.push(Vec::new());
             continue;
         };
@@ -202,6 +205,6 @@ mod tests {
         // A test has a limit of time, which is shorter than all of these lines take.
         assert_eq!(colours_of(&lines).len(), 5_000);
         let over = colours_until(&lines, Instant::now());
-        assert!(over.iter().all(Colours::is_empty));
+        assert!(over.iter().skip(FIRST_LINES).all(Colours::is_empty));
     }
 }

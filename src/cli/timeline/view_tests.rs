@@ -129,7 +129,7 @@ fn a_small_screen_shows_the_row_at_the_cursor_and_the_end_of_a_long_name() {
 
 #[test]
 fn colours_are_shown_only_when_they_are_wanted() {
-    let words = vec![0..1];
+    let words = vec![0..1; 1];
     let line = MarkedLine { words, ..marked(LineKind::Added, "x = 1") };
     let difference = Difference::of_lines(0, vec![line, marked(LineKind::Removed, "y")]);
     let colours = |wanted| {

@@ -243,7 +243,7 @@ fn record_now(
 }
 
 /// The place of a state that a person named.
-fn place_of(word: &str, catalog: &Catalog, states: &mut Vec<State>) -> Result<usize, CliError> {
+fn place_of(word: &str, catalog: &Catalog, states: &[State]) -> Result<usize, CliError> {
     if word == NOW {
         return Ok(states.len() - 1);
     }
