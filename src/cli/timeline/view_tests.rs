@@ -190,7 +190,7 @@ fn a_wide_screen_has_the_difference_at_the_cursor_beside_the_list() {
 
 #[test]
 fn lines_have_their_colours_and_changed_words_are_marked() {
-    let words = vec![1..3];
+    let words = vec![1..3; 1];
     let lines_of = vec![
         marked(LineKind::Same, "s"),
         marked(LineKind::Removed, "-- old"),
@@ -259,7 +259,7 @@ fn the_mouse_selects_opens_folds_marks_and_scrolls() {
 #[test]
 fn code_has_its_colours_and_changed_words_keep_their_marks() {
     let file = Some("a.rs".into());
-    let line = MarkedLine { file, words: vec![4..5], ..marked(LineKind::Added, "let x = 1;") };
+    let line = MarkedLine { file, words: vec![4..5; 1], ..marked(LineKind::Added, "let x = 1;") };
     let mut difference = Difference::of_lines(0, vec![line]);
     assert!(!difference.is_coloured());
     difference.colour();
