@@ -46,19 +46,20 @@ pub(super) fn is_background() -> bool {
 /// # Errors
 /// Why it is not ready; nothing runs then.
 pub(super) fn start<T: for<'de> Deserialize<'de>>() -> Result<T, CliError> {
-    start_with(std::env::args_os().skip(1))
+    start_with(std::env::args_os().skip(1), log_path())
 }
 
-/// As [`start`], with other arguments.
+/// As [`start`], with other arguments, and with a log where one is given.
 ///
 /// # Errors
 /// As there.
 pub(super) fn start_with<T: for<'de> Deserialize<'de>>(
     arguments: impl IntoIterator<Item = OsString>,
+    log: Option<PathBuf>,
 ) -> Result<T, CliError> {
     let program = std::env::current_exe()
         .map_err(|error| CliError::failed(format!("cannot find this program: {error}")))?;
-    let log = log_path().and_then(|path| {
+    let log = log.and_then(|path| {
         let file = sys::open_log(&path, MAX_LOG_BYTES).ok()?;
         Some((path, file))
     });
@@ -138,7 +139,7 @@ fn announce(announcement: &impl Serialize) {
 }
 
 /// Where processes in the background log: `$XDG_STATE_HOME/nono/background.log`.
-fn log_path() -> Option<PathBuf> {
+pub(super) fn log_path() -> Option<PathBuf> {
     let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
     let state = match state.filter(|path| path.is_absolute()) {
         Some(state) => state,

@@ -157,7 +157,7 @@ pub(super) fn start(fork: &Fork) -> Result<(), CliError> {
         return Ok(());
     }
     let arguments = ["--root".into(), fork.root().into(), NAME.into(), fork.name().into()];
-    background::start_with(arguments)
+    background::start_with(arguments, background::log_path())
 }
 
 /// The holder of the fork in this directory, if one is alive. Under the lock of the starter, so

@@ -36,7 +36,8 @@ pub(super) fn of_layer(error: NamespaceError) -> CliError {
 /// # Errors
 /// Why not, with what helps.
 pub(in crate::cli) fn probe(root: &Path) -> Result<(), CliError> {
-    background::start_with(["--root".into(), root.into(), NAME.into()])
+    // It ends at once, and says itself why it failed.
+    background::start_with(["--root".into(), root.into(), NAME.into()], None)
 }
 
 /// Mounts an empty layer over an empty directory, in namespaces of this process.
