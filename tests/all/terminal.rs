@@ -2,10 +2,14 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Far longer than anything takes on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The count of terminals of this process.
+static STARTED: AtomicU64 = AtomicU64::new(0);
 
 pub struct Terminal {
     socket: PathBuf,
@@ -14,7 +18,11 @@ pub struct Terminal {
 impl Terminal {
     /// Runs a command (as a shell understands it) in a new terminal of 80 columns and 24 lines.
     pub fn start(socket: &Path, dir: &Path, home: &Path, command: &str) -> Self {
-        let terminal = Self { socket: socket.to_owned() };
+        // Never that of a server that is about to end.
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let name = socket.file_name().unwrap().to_str().unwrap();
+        let socket = &socket.with_file_name(format!("{name}{number}"));
+        let terminal = Self { socket: socket.clone() };
         let dir = dir.to_str().unwrap();
         let started = Command::new("tmux")
             .arg("-S")
