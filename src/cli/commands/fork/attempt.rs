@@ -9,7 +9,7 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::forking::CommandArgs;
 use crate::cli::offer::NONO;
-use crate::cli::render::{Palette, summary_line};
+use crate::cli::render::Palette;
 use nono_engine::fork::Fork;
 use nono_engine::sys;
 
@@ -84,13 +84,14 @@ impl TryArgs {
     fn end(&self, fork: &Fork, succeeded: bool, context: &Context) -> Result<End, CliError> {
         let objects = super::objects(fork)?;
         let state = super::state(fork, &objects, context)?;
-        let changed = super::changes_of(&state)?;
+        let changes = super::ForkChanges::of(&state)?;
+        let changed = changes.counted();
         super::name_not_taken(state.not_taken(), context);
         if changed.total() == 0 && changed.in_git == 0 && state.not_taken().is_empty() {
             context.say("nothing changed in the fork, and it is gone");
             return Ok(End::Discard);
         }
-        let changed = summary_line(&changed, &Palette::plain());
+        let changed = changes.summary(&Palette::plain());
         context.say(format_args!("in the fork: {changed}; the project is as it was"));
         if self.discard {
             context.say("all of that is discarded");

@@ -8,7 +8,7 @@ use clap::Args;
 use jiff::{Timestamp, Zoned};
 use serde::Serialize;
 
-use super::MAX_NAMED;
+use super::{ForkChanges, MAX_NAMED};
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
@@ -16,8 +16,8 @@ use crate::cli::error::CliError;
 use crate::cli::forking::{forks_of, source_of};
 use crate::cli::offer::NONO;
 use crate::cli::processes::{command_line, that_see};
-use crate::cli::render::{Palette, byte_size, relative_time, summary_line};
-use nono_engine::diff::{ChangeSummary, Comparison, Lookup};
+use crate::cli::render::{Palette, byte_size, relative_time};
+use nono_engine::diff::{ChangeSummary, Lookup};
 use nono_engine::fork::{Fork, ForkState};
 use nono_engine::object::Node;
 use nono_engine::path_text::{Shown, encode, serde_paths};
@@ -42,6 +42,9 @@ struct Listed {
     #[serde(with = "serde_paths")]
     tracked_paths: Vec<PathBuf>,
     changes: ChangeSummary,
+    /// The changes in a line, for a person.
+    #[serde(skip)]
+    summary: String,
     /// Paths that this fork changed, and who else did.
     collisions: Vec<Collision>,
     /// Bytes of its layers on the disk.
@@ -67,6 +70,8 @@ struct Changed {
     /// The paths among them that are not in the project as they are below the fork.
     elsewhere: BTreeSet<PathBuf>,
     changes: ChangeSummary,
+    /// The changes in a line, for a person.
+    summary: String,
 }
 
 pub(in crate::cli) fn run(args: &ForksArgs, store: &StoreArgs, context: &Context) -> Outcome {
@@ -83,7 +88,7 @@ pub(in crate::cli) fn run(args: &ForksArgs, store: &StoreArgs, context: &Context
     }
     let collisions = collisions(&found);
     let mut listed = Vec::new();
-    for (Changed { fork, changes, .. }, collisions) in found.iter().zip(collisions) {
+    for (Changed { fork, changes, summary, .. }, collisions) in found.iter().zip(collisions) {
         let document = fork.document();
         listed.push(Listed {
             name: fork.name().to_owned(),
@@ -92,6 +97,7 @@ pub(in crate::cli) fn run(args: &ForksArgs, store: &StoreArgs, context: &Context
             created: document.created,
             tracked_paths: fork.recorded_paths().cloned().collect(),
             changes: *changes,
+            summary: summary.clone(),
             collisions,
             bytes: fork.disk_bytes()?,
             processes: processes_in(fork),
@@ -108,13 +114,13 @@ pub(in crate::cli) fn run(args: &ForksArgs, store: &StoreArgs, context: &Context
 }
 
 fn print(listed: &[Listed], context: &Context) -> Result<(), CliError> {
-    let (now, palette) = (Zoned::now(), Palette::coloured());
+    let now = Zoned::now();
     let mut out = context.out();
     for fork in listed {
         let Listed { name, from, created, tracked_paths, bytes, processes, .. } = fork;
         let project = crate::cli::args::named_project(tracked_paths);
         writeln!(out, "{name}  {project}  from {from}, {}", relative_time(*created, &now))?;
-        let changed = summary_line(&fork.changes, &palette);
+        let changed = &fork.summary;
         let inside = match processes.len() {
             0 => String::new(),
             1 => ", 1 process in it".to_owned(),
@@ -148,12 +154,14 @@ pub(super) fn processes_in(fork: &Fork) -> Vec<i32> {
 fn changed(fork: Fork, context: &Context) -> Result<Changed, CliError> {
     let objects = super::objects(&fork)?;
     let state = super::state(&fork, &objects, context)?;
-    let Comparison { changes, touched } = state.comparison()?;
-    let counted = ChangeSummary::of(&changes).with_touched(touched.len());
-    let files = changes.into_iter().filter(|change| !change.is_directory);
-    let paths: BTreeSet<PathBuf> = files.map(|change| change.path).collect();
+    let changes = ForkChanges::of(&state)?;
+    // A merge takes nothing of a git directory but commits.
+    let outside = changes.repositories.outside(&changes.changes).into_iter();
+    let files = outside.filter(|change| !change.is_directory);
+    let paths: BTreeSet<PathBuf> = files.map(|change| change.path.clone()).collect();
     let elsewhere = not_as_below(&state, &paths)?;
-    Ok(Changed { fork, paths, elsewhere, changes: counted })
+    let (counted, summary) = (changes.counted(), changes.summary(&Palette::coloured()));
+    Ok(Changed { fork, paths, elsewhere, changes: counted, summary })
 }
 
 /// The paths that are not in the project as they are below a fork. A look at each is enough: a file

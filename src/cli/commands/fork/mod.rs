@@ -12,6 +12,8 @@ mod show;
 mod snapshot;
 pub(in crate::cli) mod trial;
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 
 use crate::cli::Outcome;
@@ -20,8 +22,9 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::forking::{CommandArgs, Entered, Newborn, forks_of};
 use crate::cli::offer::NONO;
-use crate::cli::render::{Palette, summary_line};
-use nono_engine::diff::ChangeSummary;
+use crate::cli::render::Palette;
+use crate::cli::repositories::Repositories;
+use nono_engine::diff::{Change, ChangeSummary, Comparison};
 use nono_engine::fork::{Fork, ForkState, NotTaken};
 use nono_engine::path_text::Shown;
 use nono_engine::progress::NoProgress;
@@ -196,9 +199,9 @@ fn say_changes(fork: &Fork, context: &Context) {
     let name = fork.name();
     let said = objects(fork).and_then(|objects| {
         let state = state(fork, &objects, context)?;
-        let changed = changes_of(&state)?;
+        let changed = ForkChanges::of(&state)?;
         name_not_taken(state.not_taken(), context);
-        Ok(summary_line(&changed, &Palette::plain()))
+        Ok(changed.summary(&Palette::plain()))
     });
     match said {
         Ok(changed) => {
@@ -211,10 +214,27 @@ fn say_changes(fork: &Fork, context: &Context) {
     }
 }
 
-/// The changes of a fork, counted.
-fn changes_of(state: &ForkState<'_>) -> Result<ChangeSummary, CliError> {
-    let compared = state.comparison()?;
-    Ok(ChangeSummary::of(&compared.changes).with_touched(compared.touched.len()))
+/// The changes of a fork, with the moves of its branches.
+struct ForkChanges {
+    changes: Vec<Change>,
+    touched: Vec<PathBuf>,
+    repositories: Repositories,
+}
+
+impl ForkChanges {
+    fn of(state: &ForkState<'_>) -> Result<Self, CliError> {
+        let Comparison { changes, touched } = state.comparison()?;
+        let repositories = Repositories::of(state, state.base(), state.manifest(), &changes)?;
+        Ok(Self { changes, touched, repositories })
+    }
+
+    fn counted(&self) -> ChangeSummary {
+        ChangeSummary::of(&self.changes).with_touched(self.touched.len())
+    }
+
+    fn summary(&self, palette: &Palette) -> String {
+        self.repositories.summary(&self.changes, &self.touched, palette)
+    }
 }
 
 /// Names the entries of a layer that are no part of its state.

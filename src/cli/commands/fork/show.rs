@@ -7,12 +7,14 @@ use clap::Args;
 use jiff::{Timestamp, Zoned};
 use serde::Serialize;
 
+use super::ForkChanges;
 use super::list::processes_in;
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
-use crate::cli::render::{Palette, absolute_time, byte_size, change_line, summary_line};
-use nono_engine::diff::{Change, ChangeSummary, Comparison};
+use crate::cli::render::{Palette, absolute_time, byte_size, change_line};
+use crate::cli::repositories::Told;
+use nono_engine::diff::Change;
 use nono_engine::fork::NotTaken;
 use nono_engine::path_text::serde_paths;
 use nono_engine::snapshot::NotCaptured;
@@ -52,7 +54,7 @@ pub(super) fn run(args: &ShowArgs, store: &StoreArgs, context: &Context) -> Outc
     let fork = super::found(&args.name, store)?;
     let objects = super::objects(&fork)?;
     let state = super::state(&fork, &objects, context)?;
-    let Comparison { changes, touched } = state.comparison()?;
+    let changed = ForkChanges::of(&state)?;
     let document = fork.document();
     let tracked_paths: Vec<PathBuf> = fork.recorded_paths().cloned().collect();
     let processes = processes_in(&fork);
@@ -67,15 +69,14 @@ pub(super) fn run(args: &ShowArgs, store: &StoreArgs, context: &Context) -> Outc
             tracked_paths,
             processes,
             bytes,
-            changes,
-            touched,
+            changes: changed.changes,
+            touched: changed.touched,
             not_captured: &state.manifest().not_captured,
             not_taken: state.not_taken(),
         })?;
         return Ok(u8::from(!state.not_taken().is_empty()));
     }
     let palette = Palette::coloured();
-    let counted = ChangeSummary::of(&changes).with_touched(touched.len());
     let mut out = context.out();
     writeln!(out, "fork {}: {}", fork.name(), super::projects(&fork))?;
     writeln!(out, "from       {}", document.from)?;
@@ -83,8 +84,11 @@ pub(super) fn run(args: &ShowArgs, store: &StoreArgs, context: &Context) -> Outc
     writeln!(out, "made       {}", absolute_time(document.created, &Zoned::now()))?;
     writeln!(out, "processes  {}", processes.len())?;
     writeln!(out, "bytes      {}", byte_size(bytes))?;
-    writeln!(out, "changes    {}", summary_line(&counted, &palette))?;
-    for change in &changes {
+    writeln!(out, "changes    {}", changed.summary(&palette))?;
+    for line in changed.repositories.said(Told::Done) {
+        writeln!(out, "{line}")?;
+    }
+    for change in changed.repositories.outside(&changed.changes) {
         writeln!(out, "{}", change_line(change, &tracked_paths, &palette))?;
     }
     drop(out);
