@@ -265,9 +265,9 @@ pub(super) fn parked(job: Job<'_>, id: &str) -> Result<Option<KeptContainer>, Re
     Ok(None)
 }
 
-/// The container that has the place of the recorded one now: itself, the last one that a restore
-/// put there, or, where these are gone, the one with which the history goes on, or that has the
-/// name.
+/// The container that has the place of the recorded one now: itself, or the last one that a
+/// restore put there. Where these are gone, it is the one with which the history goes on, or that
+/// has the name.
 ///
 /// # Errors
 /// [`RestoreError::Refused`] where a restore put it aside, and its successor is gone.

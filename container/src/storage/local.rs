@@ -255,7 +255,7 @@ impl SnapshotStorage for LocalStorage {
         let SnapshotState { timestamp, merkle_root, mut totals, not_captured, unstable, label } =
             work(&draft)?;
         let LocalDraft { packer, caches, filled_bytes, .. } = draft;
-        // Of objects in packs, the work knows the plain length.
+        // The work knows the plain length of objects in packs.
         totals.bytes_written = packer.finish()? + filled_bytes.get();
         let caches = caches.into_inner();
         let built = Built { timestamp, merkle_root, totals, not_captured, unstable, caches, label };

@@ -1,7 +1,7 @@
-//! What git's index stages, and whether two of them stage the same.
+//! The entries that git's index stages, and whether two of them stage the same.
 //!
-//! git writes its index at a mere `git status`: times and inodes of files, and caches. Nothing of the
-//! user's work is in these, so an index that stages the same is *touched* and not changed.
+//! git writes its index at a mere `git status`: times and inodes of files, and caches. Nothing of
+//! the user's work is in these, so an index that stages the same is *touched* and not changed.
 
 use super::is_in_git;
 use crate::byte_path;
@@ -13,7 +13,7 @@ use crate::walk::{MAX_INDEX_BYTES, staged};
 
 const INDEX: &[u8] = b"index";
 
-/// What an index stages, in one hash; `None` if that cannot be told.
+/// The entries that an index stages, in one hash; `None` if that cannot be told.
 ///
 /// # Errors
 /// When its contents are missing or damaged.
@@ -29,8 +29,8 @@ pub(crate) fn staging(
     }
 }
 
-/// What the index at a path stages; `None` if that cannot be told, as where its contents are
-/// damaged.
+/// The entries that the index at a path stages; `None` if they cannot be told, as where its
+/// contents are damaged.
 ///
 /// # Errors
 /// When the store cannot be read.
@@ -47,7 +47,7 @@ pub(crate) fn staging_at(
     }
 }
 
-/// What an index on the disk stages, if it still is the captured one.
+/// The entries that an index on the disk stages, if it still is the captured one.
 fn staging_on_disk(path: &[u8], captured: Option<&Node>) -> Option<ContentHash> {
     let Some(Node::File { hash, .. }) = captured else { return None };
     let (above, name) = byte_path::split(path);
@@ -56,8 +56,8 @@ fn staging_on_disk(path: &[u8], captured: Option<&Node>) -> Option<ContentHash> 
     staged(&bytes).filter(|_| ContentHash::of(&bytes) == *hash)
 }
 
-/// Whether a path is an index in a git directory that has other bytes and stages the same. What
-/// cannot be told is a change.
+/// Whether a path is an index in a git directory that has other bytes and stages the same. An
+/// index that cannot be read counts as a change.
 pub(crate) fn is_refreshed(
     source: &dyn ObjectSource,
     path: &[u8],

@@ -2,8 +2,9 @@
 //!
 //! [`compare()`] finds every difference of any attribute; a restore works from it. [`Comparison`]
 //! is what a person is told. A path whose time alone moved is *touched*: it is no [`Change`], and
-//! is listed apart. So is git's index where it stages the same. Directories whose time alone moved are not told at all, and neither are paths
-//! that one of the two snapshots did not capture, since nothing can be said of those.
+//! is listed apart. So is git's index where it stages the same. Directories whose time alone moved
+//! are not told at all. Paths that one of the two snapshots did not capture are not told either,
+//! since nothing can be said of them.
 
 mod compare;
 mod count;

@@ -2,7 +2,7 @@
 //!
 //! The layer was captured as it lies on the disk, so it is a tree like that below it. This module
 //! puts the two together as the kernel does: a whiteout hides a name, an opaque directory hides all
-//! that was below, anything else stands in place of what was there, and two directories become one.
+//! that was below, and two directories become one. Anything else stands in place of what was there.
 //! The marks are those of `userxattr` mounts (Documentation/filesystems/overlayfs.rst). Marks that
 //! nono's mounts never make (redirects, metadata-only copies, unknown ones) and devices are
 //! refused: the entry is [named](NotTaken), and what was below it stays.

@@ -15,7 +15,7 @@
 //!
 //! Always true:
 //! - A fork has a session of its own. Its snapshot 0 is the state below, so the collector, `verify`
-//!   and the mount know that state as any other; it goes with the fork, and not before.
+//!   and the mount know that state as any other. It goes with the fork, and not before.
 //! - A layer is untrusted: commands wrote it. An entry that overlayfs does not make is named
 //!   ([`NotTaken`]) and changes nothing.
 //! - Nothing here writes a tracked path.

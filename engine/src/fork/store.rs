@@ -405,8 +405,8 @@ impl Fork {
         }
         let (send, receive) = mpsc::sync_channel(1);
         let in_use = || ForkError::InUse { name: self.name.clone() };
-        // Processes that are about to end tell nobody else when they have. A thread that waits in
-        // vain ends with this process.
+        // Processes that are about to end tell no other process when they have. A thread that waits
+        // in vain ends with this process.
         let waiting = sys::spawn("fork", move || drop(send.send(FileLock::exclusive_of(&dir))));
         waiting.map_err(|_| in_use())?;
         match receive.recv_timeout(PATIENCE) {

@@ -1,7 +1,7 @@
 //! A search through the trees of snapshots for paths that are wanted.
 //!
-//! A directory whose tree is the same in several snapshots is read once, and what was found in it
-//! is known to be in all of them.
+//! A directory whose tree is the same in several snapshots is read once. The paths found in it
+//! are known to be in all of them.
 
 use std::collections::HashMap;
 use std::sync::Arc;

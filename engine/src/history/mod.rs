@@ -1,9 +1,10 @@
-//! The past of one path over all sessions of a store, the recorded paths that match a glob, and the
+//! The past of one path over all sessions of a store, the recorded paths that match a glob, and
 //! recorded contents that have a text.
 //!
-//! These answers come from trees alone. A path costs the number of snapshots times its depth; a glob
-//! costs each different tree once. Neither depends on how large the projects are. A text costs each
-//! different object once ([`search_text`]), the lines of a file each version of it ([`blame()`]).
+//! These answers come from trees alone. A path costs the number of snapshots times its depth; a
+//! glob costs each different tree once. Neither depends on how large the projects are. A text costs
+//! each different object once ([`search_text`]), the lines of a file each version of it
+//! ([`blame()`]).
 //!
 //! A session that is damaged is named, and the others are asked all the same. Two states of a path
 //! whose time alone differs are one version: nobody wants to have a time back.

@@ -238,9 +238,9 @@ fn restored_in(
     Ok(restored)
 }
 
-/// Looks at the restores of a session that brought back a state which a snapshot holds: the
-/// record of the restore; the place of that snapshot, with the time of the restore; its manifest; and the restored paths, where they
-/// were chosen.
+/// Looks at the restores of a session that brought back a state which a snapshot holds. Each gives
+/// its record; the place of that snapshot, with the restore's time; the snapshot's manifest; and
+/// the restored paths, where they were chosen.
 pub(super) fn each_restore(
     session: &SessionDir,
     mut see: impl FnMut(

@@ -7,7 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use sha2::{Digest, Sha256};
 
 /// The name of the object that holds some bytes: their SHA-256. The name of contents of more than
-/// [`LONGEST_CHAIN_BYTES`](super::LONGEST_CHAIN_BYTES) comes from a [`PieceHasher`](super::PieceHasher).
+/// [`LONGEST_CHAIN_BYTES`](super::LONGEST_CHAIN_BYTES) comes from a
+/// [`PieceHasher`](super::PieceHasher).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ContentHash([u8; 32]);
 

@@ -3,16 +3,16 @@
 //!
 //! The change from `base` to `theirs` is made in the present state
 //! ([`three_way`](super::three_way)): texts are merged by lines, attributes each by itself, files
-//! and symlinks as wholes, and a file that one side renamed gets what the other side did in it. The
+//! and symlinks as wholes. A file that one side renamed gets what the other side did in it. The
 //! rest is a named conflict: the path stays as it is here.
 //!
 //! A merge is the work of a session of its own. The last snapshot of that session before the merge
 //! holds the state before, so the session's undo takes the merge back. The journal knows the merge,
 //! and a crash at any point leaves one state or leads to it.
 //!
-//! Git directories are left out, with HEAD, index and locks: a merged index would be none. What a
-//! path did not capture on either side is unknown, and stays. Setuid, setgid and capabilities that
-//! the other side added do not come along.
+//! Git directories are left out, with HEAD, index and locks: a merged index would be none. A
+//! path that either side did not capture is unknown, and stays. Setuid, setgid and capabilities
+//! that the other side added do not come along.
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
@@ -253,9 +253,9 @@ impl SnapshotManager {
         Ok(report(carried))
     }
 
-    /// Stores the result of a merge as a further snapshot of its session, and changes nothing in the
-    /// live projects. Paths that no merge can make (sockets, devices) are in the snapshot
-    /// all the same.
+    /// Stores the result of a merge as a further snapshot of its session, and changes nothing in
+    /// the live projects. Paths that no merge can make (sockets, devices) are in the snapshot all
+    /// the same.
     ///
     /// # Errors
     /// [`RestoreError`].

@@ -43,12 +43,12 @@ pub struct StepConflict {
     pub reason: String,
 }
 
-/// What taking back steps did, or would do.
+/// The work that taking back steps did, or would do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct StepUndoReport {
     /// The steps.
     pub steps: Vec<u64>,
-    /// What stays as it is.
+    /// The paths that stay as they are.
     pub step_conflicts: Vec<StepConflict>,
     /// The restore by which it was done.
     #[serde(flatten)]
@@ -239,7 +239,7 @@ fn report(steps: &[u64], Carried { wanted, restore }: Carried) -> StepUndoReport
     StepUndoReport { steps, step_conflicts, restore }
 }
 
-/// What the snapshot after an undo says of itself. `last`: the last of the steps.
+/// The step that the snapshot after an undo tells of itself. `last`: the last of the steps.
 fn undo_of(numbers: &[u64], last: Step) -> Step {
     let numbers: BTreeSet<u64> = numbers.iter().copied().collect();
     let numbers: Vec<_> = numbers.iter().map(u64::to_string).collect();

@@ -4,10 +4,10 @@
 //! The kernel gives them no name among the attributes, so they have one that no file system can
 //! have: [`NAME`]. The value is the letters of `lsattr`, sorted, so equal flags are equal bytes.
 //!
-//! Immutable and append-only files (`i`, `a`) are no part of it. No command of a run can set or clear
-//! these flags, and such a file cannot be moved into place. A restore names the files that they
-//! protect from it (see [`frozen`](super::frozen)). Neither are flags that the file system sets
-//! by itself, and those that only an empty directory can get.
+//! Immutable and append-only files (`i`, `a`) are no part of it. No command of a run can set or
+//! clear these flags, and such a file cannot be moved into place. A restore names the files that
+//! they protect from it (see [`frozen`](super::frozen)). Neither are flags that the file system
+//! sets by itself, and those that only an empty directory can get.
 
 use rustix::fd::AsFd;
 #[cfg(target_os = "linux")]

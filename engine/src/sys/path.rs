@@ -185,7 +185,7 @@ pub enum NoProgram {
 /// Says why [`find_program`] finds nothing. `None`: it finds a program, or the name is a path.
 ///
 /// The C library says "permission denied" for a missing program as soon as one directory of `PATH`
-/// may not be searched. That directory is no reason: the file may be nowhere.
+/// may not be searched. Such a directory is no reason: the file may be nowhere.
 pub fn why_no_program(name: &OsStr, search: &OsStr) -> Option<NoProgram> {
     if find_program(name, search).is_some() {
         return None;

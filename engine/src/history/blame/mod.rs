@@ -6,8 +6,8 @@
 //! it at least, as for git). Contents that came back, by an undo or by a copy, keep the writers
 //! that they had. The lines of the first recorded state are older than the record.
 //!
-//! A state that an archive brought is no part of what happened here. A state of a received session is
-//! followed in that session alone.
+//! A state that an archive brought is no part of what happened here. A state of a received session
+//! is followed in that session alone.
 
 mod lines;
 mod renames;

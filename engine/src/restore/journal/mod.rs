@@ -73,7 +73,7 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// What a session will say of it; `None`: it will say nothing.
+    /// The facts that a session will tell of it; `None`: it will say nothing.
     pub(super) fn of(record: Option<&RestoreRecord>) -> Self {
         let Some(record) = record else {
             return Self { is_partial: true, is_own_work: true, ..Self::default() };

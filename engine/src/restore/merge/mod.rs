@@ -38,7 +38,7 @@ pub struct Hunk {
     pub theirs: Vec<u8>,
 }
 
-/// What becomes of a hunk.
+/// The fate of a hunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HunkChoice {
     /// The lines stay as they are now.

@@ -71,8 +71,8 @@ impl<'a> Merger<'a> {
         Ok(Some(Merged { state, bytes: Some(bytes) }))
     }
 
-    /// Whether `now` is `current` without what leads from `old` to `new`, with a choice in each hunk
-    /// that both touch.
+    /// Whether `now` is `current` without what leads from `old` to `new`, with a choice in each
+    /// hunk that both touch.
     pub(in crate::restore) fn is_taken_back_by_choice(
         &self,
         path: &[u8],

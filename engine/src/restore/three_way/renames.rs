@@ -1,7 +1,7 @@
 //! Files that got another name: one side may rename a file that the other side edits.
 //!
-//! A rename is a file that goes and one that comes with the same bytes, if no other file that goes
-//! or comes has these bytes. So nothing is guessed.
+//! A rename is a file that goes and one that comes with the same bytes. No other file that goes or
+//! comes may have these bytes. So nothing is guessed.
 
 use std::collections::HashMap;
 

@@ -329,7 +329,7 @@ fn a_clock_that_jumped_ahead_removes_nothing_for_its_age_and_spares_the_last_day
     ];
     let strict = policy(Some(30), Some(1), None);
     assert_eq!(expired(strict, &sessions, None), [("a".to_owned(), Expiry::TooOld)]);
-    // What comes under the new clock is counted as ever.
+    // Sessions that come under the new clock are counted as ever.
     let more =
         [&sessions[..4], &[session("e", "p", 2), session("f", "p", 2), session("g", "p", 0)]];
     let gone = expired(policy(None, Some(1), None), &more.concat(), None);

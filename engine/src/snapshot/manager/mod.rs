@@ -331,8 +331,8 @@ impl SnapshotManager {
         self.take(Some(&self.latest()?), request).map(drop)
     }
 
-    /// Takes the last snapshot of a session and ends it, under the session's lock: whoever was to do
-    /// that is gone.
+    /// Takes the last snapshot of a session and ends it, under the session's lock: the process
+    /// that was to do it is gone.
     pub(crate) fn end_for_another(&self, exit_code: i32) -> Result<(), SnapshotError> {
         self.take(Some(&self.latest()?), SnapshotRequest::default())?;
         let mut metadata = self.session.metadata()?;

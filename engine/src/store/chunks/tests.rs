@@ -556,7 +556,7 @@ fn long_files_that_were_stored_plain_are_packed_and_come_back() {
     plain.push(lab.import_plain(&sparse, 64 << 20));
     let small = lab.import_plain(&lab.file(b"small"), 5);
     assert!(plain.iter().all(|it| it.is_new && lab.has_own_file(it)));
-    // Of the sparse one, what is in no hole.
+    // The bytes of the sparse one that are in no hole.
     let (sparse, whole) = plain.split_last().unwrap();
     assert!(whole.iter().all(|it| it.new_bytes == it.size));
     assert!((LONGEST as u64..2 * LONGEST as u64).contains(&sparse.new_bytes));

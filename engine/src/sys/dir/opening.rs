@@ -106,8 +106,8 @@ impl Dir {
         Ok(fd.at("open", &self.path_of(name))?.into())
     }
 
-    /// The bytes of a file that lie in holes; 0 where the file system does not tell, and for what is
-    /// no file. Only a file that is long and takes less space than its length is opened.
+    /// The bytes of a file that lie in holes; 0 where the file system does not tell, and for what
+    /// is no file. Only a file that is long and takes less space than its length is opened.
     pub(crate) fn hole_bytes(&self, name: &[u8], stat: &Stat) -> u64 {
         if stat.kind != FileKind::File || stat.size < SHORT_BYTES || !stat.is_sparse() {
             return 0;
