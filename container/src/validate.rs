@@ -1,7 +1,7 @@
 //! Whether snapshots of containers can be restored: their records, their images, their volumes.
 //!
 //! The bytes of files are `verify`'s to prove; this looks at what only containers have, and makes
-//! the plan of a restore. An entry that a plan refuses is a defect.
+//! the plan of a restore. Anything that a plan refuses is a defect.
 
 use serde::Serialize;
 

@@ -57,7 +57,7 @@ fn staging_on_disk(path: &[u8], captured: Option<&Node>) -> Option<ContentHash> 
 }
 
 /// Whether a path is an index in a git directory that has other bytes and stages the same. An
-/// index that cannot be read counts as a change.
+/// index whose entries cannot be told is a change.
 pub(crate) fn is_refreshed(
     source: &dyn ObjectSource,
     path: &[u8],
