@@ -33,8 +33,8 @@ pub(super) fn reads(command: &[OsString]) -> Vec<PathBuf> {
     program.into_iter().chain(packages.map(|it| package_of(&it).unwrap_or(it))).collect()
 }
 
-/// The files of the programs that the words of a command name, all symlinks resolved. Of a command
-/// that starts another one, only what can be executed: its words may be anything.
+/// The files of the programs that the words of a command name, all symlinks resolved. A command
+/// that starts another one may have any words: only those that can be executed count.
 pub(super) fn programs(command: &[OsString]) -> Vec<PathBuf> {
     let search = std::env::var_os("PATH").unwrap_or_default();
     let commands = inner_commands(command).into_iter().enumerate();

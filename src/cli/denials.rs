@@ -1,5 +1,5 @@
-//! What the walls keep from a command: said before the start about its arguments, and after a
-//! failure about the caches of its programs.
+//! The things that the walls keep from a command: said before the start about its arguments, and
+//! after a failure about the caches of its programs.
 //!
 //! The kernel reports a denial to the command alone, and programs say "Permission denied", or less.
 //! Each sentence here is a fact of the grants, which was looked at. None says that a refusal is the

@@ -101,8 +101,8 @@ fn short_list(program: &clap::Command) -> String {
         if !names.is_empty() {
             let title = group.title;
             let space = " ".repeat(width - title.len());
-            // The line break is within the style: clap counts columns from a break that stands at
-            // the end of a style as if there were none.
+            // The line break is within the style. At the end of a style, clap counts columns as
+            // if there were no break.
             list.push_str(&format!("{header}\n{title}:{header:#}{space}  {}", names.join(", ")));
         }
     }

@@ -250,9 +250,9 @@ impl<'a> Launch<'a> {
         Keeper::start(command, &self.scratch.path().join(MEETING), plan, self.given)
     }
 
-    /// The policy, with what a command needs that is named: its own file and those of the programs
-    /// that its words start, this program (`nono
-    /// snapshot` works inside), and the sockets of the user's agent of keys and of the screen.
+    /// The policy, with what a command needs that is named. Files: its own, those of the programs
+    /// that its words start, and this program (`nono snapshot` works inside). Sockets: those of
+    /// the user's agent of keys and of the screen.
     fn complete(
         &self,
         policy: &Policy,

@@ -114,7 +114,7 @@ enum Reason {
     Rebuildable(Vec<u8>),
     /// The rule with a limit.
     Large(Vec<u8>),
-    /// Another rule, which somebody wrote.
+    /// Another rule, which a user wrote.
     Rule(String),
 }
 
@@ -140,7 +140,7 @@ fn reasons(manifest: &SnapshotManifest) -> BTreeMap<Reason, Vec<&Path>> {
 }
 
 /// Names the paths that a user may miss: rebuildable directories, each name in one line, and large
-/// ignored paths. What other rules leave out is counted. A reason that an earlier run of the
+/// ignored paths. Paths that other rules leave out are counted. A reason that an earlier run of the
 /// project told is not told again, unless details are wanted.
 pub(super) fn report(
     manifest: &SnapshotManifest,

@@ -90,7 +90,7 @@ impl ProfileLibrary {
         Ok(found)
     }
 
-    /// Finds a profile by its name, or reads the file of a path: a word with a `/`, or with the
+    /// Finds a profile by its name, or reads the file of a path: a word with a `/` or the
     /// ending of a profile's file. Other names of an agent (`claude`) mean its profile.
     ///
     /// # Errors

@@ -49,7 +49,7 @@ fn a_restore_says_what_it_would_do_and_asks() {
         let screen = terminal.screen();
         assert!(screen.contains("the restore would do this: +3 files +1 directory"), "{screen}");
         assert!(screen.contains("- deleted     new/one"), "{screen}");
-        // What comes back is one line, and what goes has its name.
+        // A directory that comes back is one line, and each path that goes has its name.
         assert!(screen.contains("+ created     old/  +2 files"), "{screen}");
         assert!(!screen.contains("old/a"), "{screen}");
         assert_same(&before, &observe(&fixture.project()));

@@ -1,4 +1,4 @@
-//! What a command cannot reach is named: arguments before the start, caches after a failure.
+//! Paths that a command cannot reach are named: arguments before the start, caches after a failure.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,8 +13,8 @@ fn run(fixture: &Fixture, words: &[&str]) -> Finished {
     fixture.nono(&[&RUN, words].concat())
 }
 
-/// A program of this name in a directory of `PATH`; by another process, because a file that is open
-/// for writing in a child of another test cannot be executed.
+/// A program of this name in a directory of `PATH`. Another process writes it, because a file that
+/// is open for writing in a child of another test cannot be executed.
 fn program(fixture: &Fixture, name: &str, script: &str) -> PathBuf {
     let dir = fixture.path("bin");
     fs::create_dir_all(&dir).unwrap();
@@ -165,7 +165,7 @@ fn an_agent_behind_other_programs_is_found_as_by_itself() {
         let kept = run(&["--profile", "generic"]);
         assert!(kept.code != 0 && kept.stdout.is_empty(), "{words:?}: {}", kept.stdout);
     }
-    // Words of a script that no program can be are granted to nobody.
+    // Words of a script that no program can be are not granted.
     let secret = fixture.path("home/secret");
     fs::write(&secret, "secret").unwrap();
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();

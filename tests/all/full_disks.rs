@@ -17,7 +17,7 @@ fn run_offered(fixture: &Fixture, told: &Finished, words: &str) -> Finished {
     let offered = offered.strip_prefix("nono ").unwrap_or_else(|| panic!("{offered}"));
     let nono = fixture.command(&[]);
     let mut shell = Command::new("sh");
-    // Nobody is there to answer.
+    // No person is there to answer.
     let answer = if offered.contains(" restore ") { " --yes" } else { "" };
     shell.args(["-c", &format!("{} {offered}{answer}", env!("CARGO_BIN_EXE_nono"))]);
     shell.current_dir(fixture.project()).env_clear();

@@ -779,7 +779,7 @@ fn an_index_that_git_writes_anew_is_no_change_of_the_work() {
         for list in [&["list"][..], &["show", "latest"], &["log"]] {
             assert!(!said(list).contains(".git: "), "linked: {is_linked}: {list:?} {}", said(list));
         }
-        // What is staged is work.
+        // Staged contents are work.
         fs::write(place.join("own"), "staged").unwrap();
         git(&repository.fixture, &place, &["add", "own"]).success();
         let status = said(&["status"]);

@@ -114,7 +114,7 @@ fn a_search_finds_prompts_and_commands_of_folded_sessions() {
     terminal.wait_for("❯ add the tax");
     assert!(!terminal.screen().contains("❯ tidy up"), "{}", terminal.screen());
     terminal.keys(&["Enter"]);
-    // What was found is at the cursor, so its difference is shown.
+    // The found row is at the cursor, so its difference is shown.
     terminal.wait_for("sum(prices) * 2");
     terminal.keys(&["Escape"]);
     terminal.wait_for("❯ tidy up");
@@ -242,7 +242,7 @@ fn it_follows_the_size_of_the_terminal_and_leaves_it_clean() {
     for size in [(30, 8), (200, 50), (20, 4), (80, 24), (30, 8)] {
         resize(&terminal, size);
         let is_so = |screen: &str| {
-            // What is above the screen is not part of it.
+            // Lines above the screen are not part of it.
             let lines: Vec<&str> = screen.lines().collect();
             let shown = &lines[lines.len().saturating_sub(size.1.into())..];
             shown.iter().any(|line| line.contains("just now")) && shown.len() >= usize::from(size.1)

@@ -60,7 +60,7 @@ pub(in crate::cli) fn why_missing(name: &OsStr) -> Option<NoProgram> {
     sys::why_no_program(name, &std::env::var_os("PATH").unwrap_or_default())
 }
 
-/// Why a command did not start, with the exit code that a shell gives: 127 for what is not there,
+/// Why a command did not start, with the exit code of a shell: 127 for what is not there,
 /// 126 for what cannot be run. `missing` is what was found out before the walls stood.
 pub(in crate::cli) fn cannot_run(
     name: &OsStr,

@@ -11,7 +11,7 @@ use crate::cli::error::CliError;
 use crate::cli::timeline::{is_possible, look};
 use crate::cli::{Outcome, groups};
 
-/// The name of the command, which nobody types.
+/// The name of the command, which no user types.
 pub(in crate::cli) const NAME: &str = "timeline";
 
 /// Whether arguments without a command mean the timeline.

@@ -1,4 +1,4 @@
-//! A difference as values, line by line, for a screen that draws it itself: the kind of each line,
+//! A difference as values, line by line, for a screen that draws it itself. Each line has its kind,
 //! its number, and the words that changed within it.
 //!
 //! The texts are harmless for a terminal: control characters, marks that reorder text and
@@ -32,9 +32,9 @@ const MAX_LINE_BYTES: usize = 4096;
 pub enum LineKind {
     /// The name of a file, above its lines.
     File,
-    /// What lines of text cannot express.
+    /// A remark on what lines of text cannot express.
     Remark,
-    /// What is known of the changes: a command, a prompt.
+    /// A fact that is known of the changes: a command, a prompt.
     Fact,
     /// Where a changed place begins.
     Hunk,

@@ -28,7 +28,7 @@ pub const fn change_word(change_type: ChangeType) -> &'static str {
     }
 }
 
-/// `+5 files +1 directory ~2 modified -1 deleted -1 directory ±3 permissions, 4 touched`; zero
+/// `+5 files +1 directory ~2 modified -1 deleted -1 directory ±3 permissions, 4 touched`. Zero
 /// counts are left out, and without changes it says `no changes`. Directories are counted alike
 /// where they come and where they go.
 pub fn summary_line(summary: &ChangeSummary, palette: &Palette) -> String {

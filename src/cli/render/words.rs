@@ -11,7 +11,7 @@ use similar::{Algorithm, DiffTag, capture_diff_slices_deadline};
 
 /// Longer lines have no marks.
 const MAX_BYTES: usize = 1000;
-/// Of longer blocks, so many lines on each side are compared.
+/// Longer blocks are compared in so many lines on each side.
 const MAX_LINES: usize = 100;
 /// Added lines that are tried for one removed line.
 const MAX_TRIES: usize = 8;

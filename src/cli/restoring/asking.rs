@@ -1,5 +1,5 @@
-//! The questions of a restore: what it would do, a yes to that, a choice among it, and the treatment
-//! of later changes.
+//! The questions of a restore: what it would do, a yes to that, a choice among it, and the
+//! treatment of later changes.
 //!
 //! Nothing but a clear yes is one. A question that was answered is not asked again by the restore.
 
@@ -19,7 +19,7 @@ use nono_engine::restore::{OnConflict, RestoreReport};
 use nono_engine::snapshot::NotCapturedSet;
 use nono_engine::store::EitherSource;
 
-/// What a person said to a plan.
+/// The answer of a person to a plan.
 enum Answer {
     No,
     Yes,

@@ -358,7 +358,7 @@ pub(in crate::cli) fn restore_picked(
     work.run(false, context)
 }
 
-/// Refuses what asks first where nobody can answer. `verb`: undo, restore.
+/// Refuses what asks first where no person can answer. `verb`: undo, restore.
 pub(in crate::cli) fn refuse_without_answers(
     verb: &str,
     is_for_program: bool,

@@ -1,5 +1,5 @@
-//! The changes of a session, in at most twenty lines: beyond that, by directory. A created directory
-//! with its contents is one line; what is modified or deleted has its name.
+//! The changes of a session, in at most twenty lines: beyond that, by directory. A created
+//! directory with its contents is one line; what is modified or deleted has its name.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Write;
@@ -31,7 +31,7 @@ pub(in crate::cli) fn write_preview(
     Ok(out.flush()?)
 }
 
-/// A change with a line of its own. Of a created tree, the directory with all in it.
+/// A change with a line of its own. A created tree is its directory with all in it.
 struct Entry<'a> {
     change: &'a Change,
     below: Vec<&'a Change>,

@@ -4,8 +4,8 @@
 //! After a run the page asks what becomes of the changes ([`Purpose::Deciding`]): Enter keeps them.
 //! In the timeline nothing is asked ([`Purpose::Looking`]), and Enter opens.
 //!
-//! Marks keep to what a restore can do: a directory that was made goes only with everything in it,
-//! so its mark is the mark of all that is below, and taking the mark off one of them takes it off
+//! Marks keep to what a restore can do: a directory that was made goes only with everything in it.
+//! So its mark is the mark of all that is below, and taking the mark off one of them takes it off
 //! the directory. A rename is marked as both of its paths.
 
 use std::collections::HashSet;
@@ -21,7 +21,7 @@ use super::tree::{Row, tree_of};
 use crate::cli::render::shown;
 use nono_engine::diff::{Change, ChangeType, relative_to_roots};
 
-/// Of more changes, directories with many are folded at first.
+/// With more changes, directories with many are folded at first.
 const MANY_CHANGES: usize = 1000;
 /// Such a directory is folded from so many changes on.
 const FOLDED_FROM: usize = 100;

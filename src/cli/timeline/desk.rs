@@ -1,5 +1,5 @@
-//! The shared part of both pages: a list with a difference beside it, the keys and the mouse that
-//! move through them, the search, and the help.
+//! The shared part of both pages: a list with a difference beside it, and the keys and the mouse
+//! that move through them. The search and the help are here too.
 //!
 //! A key goes in; [`Pressed`] says whether it is done or the page decides. Nothing here touches
 //! anything but the state of the screen.
@@ -34,7 +34,7 @@ pub(super) enum Mode {
     Help,
 }
 
-/// What came of a key.
+/// The effect of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pressed {
     /// It is done.
@@ -94,7 +94,7 @@ impl Desk {
         &self.search
     }
 
-    /// What is said until the next key.
+    /// The message that is shown until the next key.
     pub(super) fn message(&self) -> Option<&str> {
         self.message.as_deref()
     }

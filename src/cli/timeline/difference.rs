@@ -65,7 +65,7 @@ pub(super) struct Difference {
     /// The row of the list.
     of: Option<usize>,
     lines: Vec<MarkedLine>,
-    /// Of each line, if its code was coloured.
+    /// The colours of each line, if its code was coloured.
     colours: Option<Vec<Colours>>,
     limit: Limit,
     is_cut: bool,

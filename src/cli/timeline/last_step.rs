@@ -22,7 +22,7 @@ pub(super) struct LastSteps {
 }
 
 impl LastSteps {
-    /// Those after the older and up to the newer state. A session that cannot be read has none.
+    /// The steps after the older and up to the newer state. A session that cannot be read has none.
     pub(super) fn between(states: &States<'_>) -> Self {
         let [old, new] = states.numbers();
         let mut entries = steps(states.session()).unwrap_or_default();

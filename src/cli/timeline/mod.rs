@@ -75,7 +75,7 @@ pub(super) struct Subject<'a> {
     pub(super) new: &'a SnapshotManifest,
 }
 
-/// Whether somebody sits in front of a terminal that can show a screen, and is asked nothing else.
+/// Whether a person sits in front of a terminal that can show a screen, and is asked nothing else.
 pub(super) fn is_possible(context: &Context) -> bool {
     let is_foreground = || tcgetpgrp(std::io::stdin()).is_ok_and(|group| group == getpgrp());
     context.stdin_is_terminal
@@ -375,7 +375,7 @@ impl<'a> Driver<'a> {
         Ok(page)
     }
 
-    /// What is known of a row, and the beginning of its difference.
+    /// The known facts of a row, and the beginning of its difference.
     fn peek(&self, page: &Sessions, index: usize, limit: Limit) -> Difference {
         let entry = page.entry(index);
         let mut heading = heading(page, entry);
@@ -412,7 +412,7 @@ impl<'a> Driver<'a> {
             heading.push(MarkedLine::remark(LineKind::Fact, shown(line.as_bytes())));
         }
         let Comparison { mut changes, .. } = repositories.collapsed(comparison);
-        // That was said of each repository.
+        // The heading says this of each repository already.
         changes.retain(|change| !(change.is_directory && change.path.ends_with(".git")));
         let states = States::new(session, &store, &old, &new)?;
         let renames = renames(&changes, &states);
@@ -496,7 +496,7 @@ impl<'a> Driver<'a> {
 }
 
 impl Subject<'_> {
-    /// What changed.
+    /// The changes between the two states.
     fn compare(&self) -> Result<Comparison, CliError> {
         let Self { store, old, new, .. } = *self;
         let differences = diff::compare(store, &old.merkle_root, &new.merkle_root)?;
@@ -533,7 +533,7 @@ fn states_of(
     Ok((old, new))
 }
 
-/// What is known of a row without looking at contents.
+/// The facts that are known of a row without looking at contents.
 fn heading(page: &Sessions, entry: Entry) -> Vec<MarkedLine> {
     let line = |kind, text: &str| MarkedLine::remark(kind, shown(text.as_bytes()));
     let Some((_, summary)) = page.session(entry) else {

@@ -127,7 +127,7 @@ impl Outline {
         self.match_count = matching.iter().flatten().filter(|matches| **matches).count();
         self.matching = matching;
         if let (None, Some(current)) = (&self.matching, current) {
-            // What was found stays in sight.
+            // The found node stays in sight.
             let mut above = self.parent(current);
             while let Some(index) = above {
                 self.nodes[index].is_folded = false;
@@ -139,7 +139,7 @@ impl Outline {
             Some(current) => self.select(current),
             None => self.cursor = 0,
         }
-        // What was searched for is at the cursor, and not what is above it.
+        // The cursor is at a node that was searched for, and not at one above it.
         if let Some(index) = self.current()
             && !self.is_match(index)
             && let Some(position) = self.shown.iter().position(|shown| self.is_match(*shown))
@@ -228,7 +228,7 @@ mod tests {
         outline.search(Some(vec![false, false, true, false, false]));
         assert_eq!(shown(&mut outline), [0, 1, 2]);
         assert_eq!((outline.current(), outline.match_count()), (Some(2), Some(1)));
-        // What was found stays in sight.
+        // The found node stays in sight.
         outline.search(None);
         assert_eq!((shown(&mut outline), outline.current()), (vec![0, 1, 2, 3, 4], Some(2)));
         outline.search(Some(vec![false; 5]));

@@ -26,7 +26,7 @@ const LEAST_SIMILAR_PERCENT: usize = 50;
 /// The created file → the deleted one, by index.
 pub(super) type Renames = BTreeMap<usize, usize>;
 
-/// Finds them. What cannot be read is no rename.
+/// Finds the renames. A file that cannot be read is none.
 pub(super) fn renames(changes: &[Change], states: &States<'_>) -> Renames {
     let mut renames = Renames::new();
     let mut gone: Vec<usize> = files(changes, ChangeType::Deleted);
@@ -56,7 +56,7 @@ pub(super) fn renames(changes: &[Change], states: &States<'_>) -> Renames {
             let Some(hash) = content(new.find(path(&changes[index]))) else { continue };
             let Some(same) = by_hash.get_mut(&hash) else { continue };
             let name = changes[index].path.file_name();
-            // Of several, the one of the same name.
+            // Among several, the one of the same name.
             let at = same.iter().rposition(|it| changes[*it].path.file_name() == name);
             if let Some(at) = at.or(same.len().checked_sub(1)) {
                 renames.insert(index, same.remove(at));

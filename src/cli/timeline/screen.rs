@@ -31,7 +31,7 @@ use crate::cli::signals::Taken;
 /// There is something to read already when this is waited.
 const AT_ONCE: Duration = Duration::from_millis(1);
 
-/// Asks for presses and the wheel of the mouse. Not for moves, which nobody looks at.
+/// Asks for presses and the wheel of the mouse. Not for moves, which nothing looks at.
 const MOUSE_ON: &[u8] = b"\x1b[?1000h\x1b[?1006h";
 /// The opposite.
 const MOUSE_OFF: &[u8] = b"\x1b[?1006l\x1b[?1000l";
@@ -195,8 +195,8 @@ impl Screen {
     fn leave(&mut self) {
         if std::mem::take(&mut self.is_taken) {
             let _ = io::stderr().write_all(MOUSE_OFF);
-            // Where the window grew meanwhile, tmux keeps rows of this screen that do not fit on
-            // the other one, unless they are empty and below the cursor.
+            // Where the window grew meanwhile, tmux keeps rows that do not fit on the other
+            // screen, unless they are empty and below the cursor.
             let _ = execute!(io::stderr(), Clear(ClearType::All), MoveTo(0, 0));
             let _ = execute!(io::stderr(), LeaveAlternateScreen, Show);
         }

@@ -1,7 +1,7 @@
 //! The page of the past: sessions, the prompts and steps in them, newest first.
 //!
 //! The list is read once, a file for each session. Steps are read when a session is unfolded, or
-//! when all of it is searched. What cannot be read is a row that says so.
+//! when all of it is searched. A session that cannot be read is a row that says so.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -26,7 +26,7 @@ const MAX_SHOWN_CHARS: usize = 200;
 /// Stands for changes in repositories: the difference names commits.
 const GIT: &str = "git";
 
-/// What a row is.
+/// The kind of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Entry {
     /// A session, by its place.
@@ -95,7 +95,7 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    /// Reads the sessions. Of a place without any, those of the whole store.
+    /// Reads the sessions. In a place without any, it reads those of the whole store.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -478,7 +478,7 @@ impl Sessions {
     }
 }
 
-/// What changed, and the peculiarities of a session.
+/// The changes and the peculiarities of a session.
 fn notes(summary: &SessionSummary) -> String {
     let changes = match summary.status {
         SessionStatus::Running if summary.snapshot_count < 2 => "at work".to_owned(),

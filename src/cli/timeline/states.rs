@@ -140,7 +140,7 @@ impl<'a> States<'a> {
         Ok(())
     }
 
-    /// What HEAD and the refs of a git directory did: it is one change as a whole.
+    /// The moves of HEAD and the refs of a git directory, which is one change as a whole.
     fn said_of(&self, git_dir: &Path) -> Result<Vec<String>, StoreError> {
         let inside = [git_dir.join("HEAD").into_os_string().into_encoded_bytes()];
         let [old, new] = &self.merkle_roots;

@@ -65,7 +65,7 @@ fn is_root(path: &[u8], roots: &[PathBuf]) -> bool {
 
 struct Tree<'a> {
     changes: &'a [Change],
-    /// Those with a row.
+    /// The changes with a row.
     indices: Vec<usize>,
     rows: Vec<Row>,
     nodes: Vec<Node>,

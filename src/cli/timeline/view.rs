@@ -88,7 +88,7 @@ pub(super) trait Page {
     fn desk_mut(&mut self) -> &mut Desk;
     /// The width from which on the difference stands beside the list.
     fn split_from(&self) -> u16;
-    /// What stands above the list.
+    /// The lines above the list.
     fn head(&self, area: Rect, colours: bool) -> Vec<Line<'static>>;
     /// Cells of a row before its marks of folding.
     fn prefix(&self, width: usize) -> u16;
@@ -96,7 +96,7 @@ pub(super) trait Page {
     fn row(&self, index: usize, width: usize, colours: bool) -> Line<'static>;
     /// A question, if one is asked.
     fn question(&self, width: usize) -> Option<String>;
-    /// What is said of the row at the cursor.
+    /// A remark on the row at the cursor.
     fn remark(&self) -> Option<String>;
     /// The keys in a line.
     fn keys(&self) -> &'static str;

@@ -1,6 +1,6 @@
 //! The mounts of a fork: overlays, in a mount namespace of this process.
 //!
-//! Each directory below an overlay is named to the kernel by a descriptor, so no byte of a path has
+//! Each directory below an overlay is named to the kernel by a descriptor. So no byte of a path has
 //! a meaning in the options of the mount. Forks of root and of ordinary users have the same marks
 //! (`userxattr`), and none that moves a directory or leaves contents below.
 

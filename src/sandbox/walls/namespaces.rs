@@ -65,9 +65,9 @@ pub fn separate(own_processes: bool) -> Result<(), NamespaceError> {
 }
 
 /// Gives this process the namespaces of mounts and users of another process of this user, `other`
-/// (a process descriptor), and from there a mount namespace of its own, so that nothing it mounts
-/// is seen by others. With `own_processes` all that it starts from now on gets a process namespace.
-/// It must have no other thread. The working directory stays the one of this path.
+/// (a process descriptor). From there it gets a mount namespace of its own, so that nothing it
+/// mounts is seen by others. With `own_processes` all that it starts from now on gets a process
+/// namespace. It must have no other thread. The working directory stays the one of this path.
 ///
 /// # Errors
 /// The system does not let us. The process may be in another namespace then, and must end.

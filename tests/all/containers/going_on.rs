@@ -1,5 +1,5 @@
-//! Histories of containers that are made anew: they go on under the same name, and their volumes are
-//! found where they are now. Sizes are those on the disk, and `validate` promises what works.
+//! Histories of containers that are made anew: they go on under the same name, and their volumes
+//! are found where they are now. Sizes are those on the disk, and `validate` promises what works.
 
 use std::fs;
 
@@ -72,7 +72,7 @@ fn the_history_of_a_replaced_container_goes_on_with_its_replacement() {
     let volume = super::restore::volume_at(&report, "/data");
     let now = fs::read_to_string(daemon.volume_dir(&volume).join("file")).unwrap();
     assert_eq!(now, "first\n");
-    // That of the original, which is kept, stays.
+    // The volume of the original, which is kept, stays.
     assert_eq!(fs::read_to_string(scene.source().join("file")).unwrap(), old);
     daemon.run(&["rm", "-f", report["kept_as"].as_str().unwrap()]);
     scene.remove(&report);

@@ -175,7 +175,8 @@ pub(in crate::cli) fn run(args: &BisectArgs, store: &StoreArgs, context: &Contex
     report(args, &states, found, &skipped, tries, context)
 }
 
-/// The recorded states of the newest project here, the oldest first. Of equal neighbors, the first.
+/// The recorded states of the newest project here, the oldest first. Equal neighbors are one state:
+/// the first of them.
 fn states_here(catalog: &Catalog) -> Result<Vec<State>, CliError> {
     let sessions = catalog.sessions()?;
     let mut summaries = Vec::new();

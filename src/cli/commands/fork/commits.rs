@@ -138,7 +138,7 @@ pub(super) fn arrive(
         };
         branch.left = make(branch, &objects).err().map(|error| error.to_string());
     }
-    // Not of a command, so nobody looks for them.
+    // These copies are not of a command, so nothing looks for them.
     let dir = Dir::open(scratch.path())?;
     (0..copied.len()).try_for_each(|number| {
         match dir.remove_dir_all(format!("{COPY}{number}").as_bytes()) {
@@ -272,7 +272,7 @@ fn failed(what: &dyn Display, why: &str, error: &dyn Error) -> CliError {
     CliError::failed(said)
 }
 
-/// Refuses a way through a symlink: it may lead anywhere. What is not there is made.
+/// Refuses a way through a symlink: it may lead anywhere. A missing part is made later.
 fn refuse_symlinks(git_dir: &Path, names: &[&str]) -> Result<(), CliError> {
     let mut path = git_dir.to_owned();
     for name in names {

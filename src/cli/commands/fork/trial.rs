@@ -1,9 +1,9 @@
 //! A command tried in a throw-away fork of a recorded state.
 //!
-//! A process of its own enters the fork and runs the command: this program with the same arguments,
-//! and a mark in the environment that names the fork. So several tries can go on at once, each with
-//! signals and a current directory of its own. The process leaves the exit code of the command in
-//! the directory of the fork. Without that file, nothing was tried.
+//! A process of its own enters the fork and runs the command. It is this program with the same
+//! arguments, and a mark in the environment that names the fork. So several tries can go on at
+//! once, each with signals and a current directory of its own. The process leaves the exit code of
+//! the command in the directory of the fork. Without that file, nothing was tried.
 //!
 //! A fork of a killed process stays. The next trials remove it.
 
@@ -67,7 +67,7 @@ pub(in crate::cli) enum Output {
     Dropped,
 }
 
-/// Tries of a command, which end when somebody asks to stop.
+/// Tries of a command, which end when a user asks to stop.
 #[derive(Debug)]
 pub(in crate::cli) struct Trials {
     forks: Forks,
@@ -108,7 +108,7 @@ impl Trials {
         Ok(Self { forks, root, running, signals, _taken: taken })
     }
 
-    /// Whether somebody asked to stop.
+    /// Whether a user asked to stop.
     pub(in crate::cli) fn is_stopped(&self) -> bool {
         self.running.is_stopped.load(SeqCst)
     }
@@ -117,7 +117,7 @@ impl Trials {
     /// Returns the exit code of the command.
     ///
     /// # Errors
-    /// The command was not tried, or somebody asked to stop.
+    /// The command was not tried, or a user asked to stop.
     pub(in crate::cli) fn run(
         &self,
         state: &SnapshotManifest,
@@ -166,7 +166,7 @@ impl Trials {
         code.ok_or_else(|| CliError::failed("the command could not be tried"))
     }
 
-    /// Waits for a process, which ends when somebody asks to stop.
+    /// Waits for a process, which ends when a user asks to stop.
     fn wait(&self, mut child: Child) -> Result<(), CliError> {
         let failed = |error| CliError::failed(format!("cannot wait for the command: {error}"));
         let pid = Pid::from_child(&child);
