@@ -1,4 +1,4 @@
-//! The things that the walls keep from a command: said before the start about its arguments, and
+//! Things that the walls keep from a command: said before the start about its arguments, and
 //! after a failure about the caches of its programs.
 //!
 //! The kernel reports a denial to the command alone, and programs say "Permission denied", or less.

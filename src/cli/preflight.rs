@@ -114,7 +114,7 @@ enum Reason {
     Rebuildable(Vec<u8>),
     /// The rule with a limit.
     Large(Vec<u8>),
-    /// Another rule, which a user wrote.
+    /// Another rule, which a person wrote.
     Rule(String),
 }
 

@@ -67,7 +67,7 @@ pub(in crate::cli) enum Output {
     Dropped,
 }
 
-/// Tries of a command, which end when a user asks to stop.
+/// Tries of a command, which end when a stop is asked for.
 #[derive(Debug)]
 pub(in crate::cli) struct Trials {
     forks: Forks,
@@ -108,7 +108,7 @@ impl Trials {
         Ok(Self { forks, root, running, signals, _taken: taken })
     }
 
-    /// Whether a user asked to stop.
+    /// Whether a stop was asked for.
     pub(in crate::cli) fn is_stopped(&self) -> bool {
         self.running.is_stopped.load(SeqCst)
     }
@@ -117,7 +117,7 @@ impl Trials {
     /// Returns the exit code of the command.
     ///
     /// # Errors
-    /// The command was not tried, or a user asked to stop.
+    /// The command was not tried, or a stop was asked for.
     pub(in crate::cli) fn run(
         &self,
         state: &SnapshotManifest,
@@ -166,7 +166,7 @@ impl Trials {
         code.ok_or_else(|| CliError::failed("the command could not be tried"))
     }
 
-    /// Waits for a process, which ends when a user asks to stop.
+    /// Waits for a process, which ends when a stop is asked for.
     fn wait(&self, mut child: Child) -> Result<(), CliError> {
         let failed = |error| CliError::failed(format!("cannot wait for the command: {error}"));
         let pid = Pid::from_child(&child);
