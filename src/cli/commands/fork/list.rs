@@ -17,7 +17,7 @@ use crate::cli::forking::{forks_of, source_of};
 use crate::cli::offer::NONO;
 use crate::cli::processes::{command_line, that_see};
 use crate::cli::render::{Palette, byte_size, relative_time};
-use nono_engine::diff::{ChangeSummary, Lookup};
+use nono_engine::diff::{ChangeSummary, Lookup, relative_to_roots};
 use nono_engine::fork::{Fork, ForkState};
 use nono_engine::object::Node;
 use nono_engine::path_text::{Shown, encode, serde_paths};
@@ -131,7 +131,7 @@ fn print(listed: &[Listed], context: &Context) -> Result<(), CliError> {
             let Collision { path, forks, project } = collision;
             let project = project.then_some("the project");
             let others: Vec<&str> = forks.iter().map(String::as_str).chain(project).collect();
-            let path = Shown::bytes(path.as_bytes());
+            let path = Shown::bytes(relative_to_roots(path.as_bytes(), tracked_paths));
             writeln!(out, "  also changed in {}: {path}", others.join(", "))?;
         }
         if let more @ 1.. = fork.collisions.len().saturating_sub(context.at_most(MAX_NAMED)) {
