@@ -493,7 +493,7 @@ fn a_trial_leaves_the_project_and_what_is_asked_for() {
         assert_eq!(list[0]["changes"]["deleted"], 3);
         fixture.nono(&["fork", "discard", &name]).success();
         let tried = fixture.nono(&["try", "--discard", "--", "sh", "-c", "rm -r dir"]).success();
-        assert!(tried.says("-3 deleted"), "{}", tried.stderr);
+        assert!(tried.says("-2 deleted -1 directory"), "{}", tried.stderr);
         let tried = fixture.nono(&["try", "--", "true"]).success();
         assert!(tried.says("nothing changed"), "{}", tried.stderr);
         fixture.nono(&["try", "--", "/no/such/command"]).fails(127, "cannot run");
