@@ -9,7 +9,6 @@ use std::process::Command;
 
 use clap::ValueEnum;
 
-use super::agent_grants;
 use super::checkpoints::{SOCKET_NAME, SOCKET_VARIABLE};
 use super::error::CliError;
 use super::keeper::{Keeper, Namespaces, NotStarted, Plan, THIS_PROGRAM};
@@ -250,9 +249,8 @@ impl<'a> Launch<'a> {
         Keeper::start(command, &self.scratch.path().join(MEETING), plan, self.given)
     }
 
-    /// The policy, with what a command needs that is named. Files: its own, those of the programs
-    /// that its words start, and this program (`nono snapshot` works inside). Sockets: those of
-    /// the user's agent of keys and of the screen.
+    /// The policy, with what a command needs that is named: its own file, this program (`nono
+    /// snapshot` works inside), and the sockets of the user's agent of keys and of the screen.
     fn complete(
         &self,
         policy: &Policy,
@@ -266,7 +264,7 @@ impl<'a> Launch<'a> {
         let mut policy = policy.clone();
         let itself = std::env::current_exe().ok();
         let programs = [Some(self.program.clone()), itself, variable("XAUTHORITY").map(Into::into)];
-        let programs = programs.into_iter().flatten().chain(agent_grants::programs(self.given));
+        let programs = programs.into_iter().flatten();
         policy.read.extend(programs.filter_map(|program| sys::real_path(&program).ok()));
         let screen = variable("DISPLAY").filter(|name| name.as_encoded_bytes().starts_with(b":"));
         let sockets = [variable("SSH_AUTH_SOCK"), screen.map(|_| X_SOCKETS.into())];

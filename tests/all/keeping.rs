@@ -120,7 +120,7 @@ fn an_unpinned_session_goes_as_any_other() {
     fixture.nono(&["rollback", "unpin", &id]).success();
     let manifest = fs::read_to_string(fixture.store().join(&id).join("manifest.json")).unwrap();
     assert!(!manifest.contains("pinned"), "what is not pinned is as if there were no pins");
-    age(&fixture, &id, 100);
+    age(&fixture, &id, 50);
     let (last, _) = record(&fixture, &["--max-sessions", "1"], "2");
     assert_eq!(ids(&fixture), [last]);
     fixture.nono(&["rollback", "pin", "no-such"]).fails(1, "there is no session");
