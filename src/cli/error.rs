@@ -18,6 +18,7 @@ use crate::config::nearest::is_like;
 use crate::sandbox::NamespaceError;
 #[cfg(feature = "archive")]
 use nono_archive::remote::{AddressError, RemoteError};
+use nono_engine::fork::ForkError;
 use nono_engine::history::HistoryError;
 use nono_engine::import::ImportSessionError;
 use nono_engine::layout::LATEST;
@@ -285,6 +286,29 @@ impl From<nono_archive::ArchiveError> for CliError {
             nono_archive::ArchiveError::Cancelled => Self::stopped("stopped"),
             nono_archive::ArchiveError::Snapshot(error) => error.into(),
             other => Self::failed(other.to_string()),
+        }
+    }
+}
+
+impl From<ForkError> for CliError {
+    fn from(error: ForkError) -> Self {
+        let message = error.to_string();
+        match error {
+            ForkError::Snapshot(error) => error.into(),
+            ForkError::Record(error) => error.into(),
+            ForkError::Store(error) => error.into(),
+            ForkError::Io(error) => error.into(),
+            ForkError::Name { .. } => Self::usage(message),
+            ForkError::NotFound { .. } => {
+                Self::failed(message).with_hint(format!("`{NONO} forks` lists them"))
+            }
+            ForkError::Exists { name } => {
+                Self::failed(message).with_hint(format!("enter it: {NONO} fork enter {name}"))
+            }
+            ForkError::InUse { .. } => {
+                Self::failed(message).with_hint("end the commands in it first")
+            }
+            _ => Self::failed(message),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
@@ -112,7 +112,7 @@ fn where_namespaces_are_refused_that_is_said_once_a_day_and_the_first_wall_stand
     fs::create_dir(fixture.path("tmp")).unwrap();
     let run = |namespaces: &str, script: &str| {
         let inner = fixture.command(&["run", "--rollback", "--namespaces", namespaces]);
-        let mut outer = std::process::Command::new("setpriv");
+        let mut outer = Command::new("setpriv");
         outer.args(["--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin"]);
         outer.arg(inner.get_program()).args(inner.get_args()).args(["--", "sh", "-c", script]);
         outer.env_clear().envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
@@ -141,7 +141,7 @@ fn where_no_process_table_can_be_mounted_the_mounts_stand_alone() {
         fixture.path("outside").display()
     );
     let inner = fixture.command(&["run", "--rollback", "--", "sh", "-c", &script]);
-    let mut outer = std::process::Command::new("unshare");
+    let mut outer = Command::new("unshare");
     outer.args(["-m", "sh", "-c", "mount -t tmpfs none /proc/tty && exec \"$@\"", "sh"]);
     outer.args(["setpriv", "--reuid", "54321", "--regid", "54321", "--clear-groups"]);
     outer.arg(inner.get_program()).args(inner.get_args());
@@ -399,14 +399,17 @@ fn a_server_that_a_command_leaves_running_goes_on_and_is_named() {
     for options in [&["--namespaces", "on"][..], &["--namespaces", "off"], &["--no-sandbox"]] {
         let fixture = Fixture::new();
         fixture.write("a", "1");
-        let script = "(while :; do [ -e stop ] && { echo bye > stopped; exit; }; sleep 0.05; done) \
-                      </dev/null >/dev/null 2>&1 & echo 2 > a";
+        // A server without children of its own: these would be named as well.
+        let made = Command::new("mkfifo").arg(fixture.project().join("stop")).status();
+        assert!(made.unwrap().success());
+        let script = "(read line < stop; echo bye > stopped) </dev/null >/dev/null 2>&1 & \
+                      echo 2 > a";
         let run = [&["run", "--rollback", "--no-rollback-prompt"], options].concat();
         let run = fixture.nono(&[&run[..], &["--", "sh", "-c", script]].concat()).success();
         assert!(run.stderr.contains("from now on is not recorded"), "{}", run.stderr);
         let named = run.stderr.lines().filter_map(|line| {
             let (pid, command) = line.strip_prefix("nono:   ")?.split_once("  ")?;
-            Some((pid.parse::<i32>().ok()?, command.contains("while :")))
+            Some((pid.parse::<i32>().ok()?, command.contains("read line")))
         });
         let servers: Vec<i32> = named.filter(|(_, is_it)| *is_it).map(|(pid, _)| pid).collect();
         let [server] = servers[..] else { panic!("{options:?}: {}", run.stderr) };
@@ -446,7 +449,7 @@ fn ssh_accepts_the_settings_of_the_machine() {
     let script = "ssh -G test | grep '^user '; cat /etc/passwd > /dev/null; \
                   chmod 777 /etc/ssh/ssh_config.d/20-test.conf || echo held";
     let inner = fixture.command(&["run", "--namespaces", "on", "--", "sh", "-c", script]);
-    let mut outer = std::process::Command::new("unshare");
+    let mut outer = Command::new("unshare");
     let mount = format!("mount --bind {} /etc/ssh/ssh_config.d", included.display());
     // ssh asks who the user is.
     let user = "echo test:x:54321:54321::/nowhere:/bin/sh >> /var/tmp/passwd.$$ && \

@@ -6,8 +6,12 @@
 
 use std::path::Path;
 
-use rustix::fd::{AsFd, AsRawFd, OwnedFd};
-use rustix::fs::{FileType, Mode, OFlags, XattrFlags};
+#[cfg(target_os = "linux")]
+use rustix::fd::AsRawFd;
+use rustix::fd::{AsFd, OwnedFd};
+#[cfg(target_os = "linux")]
+use rustix::fs::{FileType, Mode};
+use rustix::fs::{OFlags, XattrFlags};
 use rustix::io::Errno;
 
 use super::error::{IoContext, Result};
@@ -58,6 +62,7 @@ fn push_flags(pairs: &mut XattrPairs, flags: Vec<u8>) {
 
 /// A file or directory, opened for its flags. Nothing else has any, and to open it may have an
 /// effect.
+#[cfg(target_os = "linux")]
 fn opened(path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     let held = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC | flags, Mode::empty())?;
     match FileType::from_raw_mode(rustix::fs::fstat(&held)?.st_mode) {
@@ -67,6 +72,12 @@ fn opened(path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
     let own = format!("/proc/self/fd/{}", held.as_raw_fd());
     let readable = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     rustix::fs::open(own, readable, Mode::empty())
+}
+
+/// There are no flags here.
+#[cfg(not(target_os = "linux"))]
+fn opened(_path: &Path, _flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    Err(Errno::NOTSUP)
 }
 
 fn read(

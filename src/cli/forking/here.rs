@@ -6,10 +6,9 @@ use super::refusal;
 use crate::cli::args::{CaptureArgs, StoreArgs, ThreadArgs, surroundings};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
-use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
 use crate::config::{FlagSettings, Profile, Settings};
-use nono_engine::fork::{Fork, ForkError, Forks, begin_now, begin_recorded};
+use nono_engine::fork::{Fork, Forks, begin_now, begin_recorded};
 use nono_engine::session::{Catalog, Purpose, RecordRequest, SnapshotId};
 use nono_engine::snapshot::{SessionDir, SessionOrigin, SnapshotManifest};
 use nono_engine::sys;
@@ -108,27 +107,4 @@ fn recorded(catalog: &Catalog, word: &str) -> Result<(SnapshotManifest, String),
     };
     session.refuse_removed(number)?;
     Ok((session.manifest(number)?.manifest, format!("{}/{number}", session.id())))
-}
-
-impl From<ForkError> for CliError {
-    fn from(error: ForkError) -> Self {
-        let message = error.to_string();
-        match error {
-            ForkError::Snapshot(error) => error.into(),
-            ForkError::Record(error) => error.into(),
-            ForkError::Store(error) => error.into(),
-            ForkError::Io(error) => error.into(),
-            ForkError::Name { .. } => Self::usage(message),
-            ForkError::NotFound { .. } => {
-                Self::failed(message).with_hint(format!("`{NONO} forks` lists them"))
-            }
-            ForkError::Exists { name } => {
-                Self::failed(message).with_hint(format!("enter it: {NONO} fork enter {name}"))
-            }
-            ForkError::InUse { .. } => {
-                Self::failed(message).with_hint("end the commands in it first")
-            }
-            _ => Self::failed(message),
-        }
-    }
 }
