@@ -27,13 +27,14 @@ fn an_interrupted_restore_is_named_by_other_commands_until_it_is_resumed() {
         &["container", "show", &id],
         &["container", "diff", &id, &id],
         &["container", "stats"],
-        &["container", "validate"],
         &["container", "cleanup", "--dry-run"],
         &["status"],
     ] {
         let told = nono(arguments).success();
         assert!(told.says(&remedy), "{arguments:?}: {}{}", told.stdout, told.stderr);
     }
+    // No other restore of it would begin.
+    nono(&["container", "validate"]).fails(1, &remedy);
     let listed = nono(&["container", "list", "--json"]).success().json();
     assert_eq!(listed[0]["restore_interrupted"], true);
     let status = nono(&["status", "--json"]).success().json();
