@@ -13,15 +13,19 @@ from pathlib import Path
 from calls import Call
 from nono_py import SnapshotManager
 
+#: The greatest length of contents that are hashed as one, holes included.
+HUGE_BYTES = 16 << 30
+
+
 def make_huge(path: Path) -> None:
-    """Gives a file some data and a hole of which nobody sees the end: a quarter of an hour to hash."""
+    """Gives a file some data and a hole, which takes long to hash."""
     with open(path, "r+b" if path.exists() else "w+b") as file:
         file.write(b"data" * (1 << 20))
-        file.truncate(1 << 40)
+        file.truncate(HUGE_BYTES)
 
 
-#: Hashing what it makes huge takes minutes, so what ends earlier was stopped. Generous, because
-#: the machine may be busy; how many bytes go by before it stops is counted in the engine's own tests.
+#: Generous, because the machine may be busy; how many bytes go by before it stops is counted in the
+#: engine's own tests.
 SOON_S = 20
 
 
@@ -50,7 +54,7 @@ def test_ctrl_c_stops_a_restore_before_it_changes_anything(
     how, seconds = call.interrupt()
     assert how == "interrupted" and seconds < SOON_S
     assert sorted(os.listdir(work)) == ["new", "one.txt", "sub"]
-    assert (work / "one.txt").stat().st_size == 1 << 40
+    assert (work / "one.txt").stat().st_size == HUGE_BYTES
     assert manager.snapshot_count() == 1 and not manager.has_interrupted_restore()
     os.truncate(work / "one.txt", 4)
     assert len(manager.restore_to(0)) == 2

@@ -214,9 +214,13 @@ def test_a_function_is_told_how_far_every_long_call_is(tmp_path: Path, work: Pat
     assert threads == {threading.get_ident()}
 
 
+#: The greatest length of contents that are hashed as one, holes included.
+HUGE_BYTES = 16 << 30
+
+
 def huge(work: Path) -> None:
     with open(work / "huge", "wb") as file:
-        file.truncate(1 << 40)
+        file.truncate(HUGE_BYTES)
 
 
 def test_a_function_that_raises_ends_the_call_with_what_it_raises(
@@ -237,7 +241,7 @@ def test_a_function_that_raises_ends_the_call_with_what_it_raises(
     for call in (manager.create_incremental, lambda progress: manager.restore(0, progress=progress)):
         with pytest.raises(Enough):
             call(progress=tell)
-    assert manager.snapshot_count() == 1 and (work / "huge").stat().st_size == 1 << 40
+    assert manager.snapshot_count() == 1 and (work / "huge").stat().st_size == HUGE_BYTES
 
 
 def test_a_function_that_returns_false_stops_the_work(tmp_path: Path, work: Path) -> None:
