@@ -16,7 +16,7 @@ use nono_engine::history::{Damaged, Place, Version, forms_of, history_of, now_of
 use nono_engine::layout::LATEST;
 use nono_engine::object::Node;
 use nono_engine::path_text::Shown;
-use nono_engine::session::{Catalog, CatalogError, Purpose, SessionSummary, SnapshotId};
+use nono_engine::session::{Catalog, CatalogError, Purpose, SnapshotId};
 use nono_engine::snapshot::SessionDir;
 use nono_engine::sys;
 
@@ -203,9 +203,6 @@ pub(super) fn not_held(path: &Path) -> CliError {
 impl Past {
     /// The sessions that may hold a path, given in its forms.
     pub(super) fn of_path(forms: &[PathBuf], catalog: &Catalog) -> Result<Self, CliError> {
-        let holds = |summary: &SessionSummary| {
-            forms.iter().any(|form| summary.tracked_paths.iter().any(|root| form.starts_with(root)))
-        };
-        Self::of(catalog, holds)
+        Self::of(catalog, |summary| forms.iter().any(|form| summary.holds(form)))
     }
 }

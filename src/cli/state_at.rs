@@ -78,13 +78,7 @@ pub(super) fn of_paths(
     let forms: Vec<Vec<PathBuf>> =
         paths.iter().map(|path| forms_of(&sys::plain_absolute(path, &current_dir))).collect();
     let past = Past::of(catalog, |summary| {
-        !summary.received
-            && forms.iter().all(|forms| {
-                let holds = |form: &PathBuf| {
-                    summary.tracked_paths.iter().any(|tracked| form.starts_with(tracked))
-                };
-                forms.iter().any(holds)
-            })
+        !summary.received && forms.iter().all(|forms| forms.iter().any(|form| summary.holds(form)))
     })?;
     if let (true, Some(path)) = (past.sessions.is_empty(), paths.first()) {
         return Err(super::argument::not_held(path));

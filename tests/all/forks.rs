@@ -619,3 +619,22 @@ fn snapshots_and_steps_from_within_a_fork_are_of_its_session() {
         assert_eq!(sessions.as_array().unwrap().len(), 1, "{sessions}");
     }
 }
+
+#[test]
+fn the_past_of_a_path_has_no_state_of_a_fork() {
+    let fixture = Fixture::new();
+    fixture.write("a", "one\n");
+    fixture.record("echo two > a").success();
+    fixture.nono(&["fork", "one", "--", "sh", "-c", "echo forked > a"]).success();
+    fixture.nono(&["fork", "snapshot", "one"]).success();
+    fixture.write("a", "mine\n");
+    let search = fixture.nono(&["grep", "forked"]);
+    assert!(search.code == 1 && search.stdout.is_empty(), "{}", search.stdout);
+    assert!(!fixture.nono(&["log", "a"]).success().stdout.contains("fork"));
+    fixture.nono(&["restore", "--yes", "a"]).success();
+    assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "two\n");
+    // Asked for by its id, it is there.
+    let list = fixture.nono(&["forks", "--json"]).success().json();
+    let state = format!("{}/1", list[0]["session_id"].as_str().unwrap());
+    assert_eq!(fixture.nono(&["cat", &state, "a"]).success().stdout, "forked\n");
+}

@@ -220,6 +220,17 @@ impl SessionSummary {
             .any(|tracked| tracked.starts_with(path) || path.starts_with(tracked))
     }
 
+    /// Whether the session knows states that a path, or something in it, had. The project never
+    /// had those of a fork.
+    pub fn is_past_of(&self, path: &Path) -> bool {
+        self.origin != SessionOrigin::Fork && self.concerns(path)
+    }
+
+    /// Whether its snapshots say what a path was: it tracks the path, or something above.
+    pub fn holds(&self, path: &Path) -> bool {
+        self.is_past_of(path) && self.tracked_paths.iter().any(|tracked| path.starts_with(tracked))
+    }
+
     /// The tracked paths as one text, by which sessions are grouped.
     pub fn project(&self) -> String {
         project_of(&self.tracked_paths)

@@ -68,7 +68,7 @@ pub(in crate::cli) fn run(args: &FindArgs, store: &StoreArgs, context: &Context)
         .map(|one| one.id());
     let past = Past::of(&catalog, |summary: &SessionSummary| match &only {
         Some(only) => summary.session_id == *only,
-        None => args.all || summary.concerns(&current_dir),
+        None => args.all || summary.is_past_of(&current_dir),
     })?;
     let (found, damaged) = find(&glob, &past.sessions, &past.objects);
     if args.json {

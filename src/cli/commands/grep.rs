@@ -109,7 +109,7 @@ fn grep(args: &GrepArgs, store: &StoreArgs, context: &Context) -> Outcome {
     };
     let past = Past::of(&catalog, |summary: &SessionSummary| match &only {
         Some(only) => summary.session_id == *only,
-        None => paths.is_empty() || paths.iter().flatten().any(|path| summary.concerns(path)),
+        None => paths.is_empty() || paths.iter().flatten().any(|path| summary.is_past_of(path)),
     })?;
     let depth = match (args.files_with_matches, args.count) {
         (true, _) => Depth::Presence,

@@ -104,16 +104,17 @@ impl TryArgs {
             return Ok(End::Leave);
         }
         loop {
-            let question = "keep it, discard it, leave it as a fork, or show the diff? [k/d/L/s] ";
+            // `d` shows a difference in every question.
+            let question = "keep it, leave it as a fork, or discard it? [k/L/x, d: difference] ";
             match &*context.ask(question)? {
                 "k" | "keep" => return Ok(End::Keep),
-                "d" | "discard" => return Ok(End::Discard),
+                "x" | "discard" => return Ok(End::Discard),
                 "" | "l" | "L" | "leave" => return Ok(End::Leave),
-                "s" | "show" => {
+                "d" | "D" => {
                     let (old, new) = (state.base(), state.manifest());
                     write_diff(&state, old, &state, new, DiffStyle::Patch, context)?;
                 }
-                _ => context.say("k, d, l or s"),
+                _ => context.say("k, l, x or d"),
             }
         }
     }
