@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
+use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
@@ -637,4 +638,85 @@ fn the_past_of_a_path_has_no_state_of_a_fork() {
     let list = fixture.nono(&["forks", "--json"]).success().json();
     let state = format!("{}/1", list[0]["session_id"].as_str().unwrap());
     assert_eq!(fixture.nono(&["cat", &state, "a"]).success().stdout, "forked\n");
+}
+
+#[test]
+fn a_project_whose_git_directory_lies_elsewhere_is_refused() {
+    let fixture = Fixture::new();
+    fixture.write("a", "one\n");
+    let git = |words: &[&str]| {
+        let mut git = Command::new("git");
+        git.args(["-c", "user.name=n", "-c", "user.email=n@example.org"]);
+        let done = git.args(words).current_dir(fixture.project()).output().unwrap();
+        assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
+    };
+    git(&["init", "-q"]);
+    git(&["add", "."]);
+    git(&["commit", "-qm", "first"]);
+    let linked = fixture.path("linked");
+    git(&["worktree", "add", "-q", linked.to_str().unwrap()]);
+    for words in [&["fork", "one"][..], &["try", "--discard", "--", "true"]] {
+        let refused = finished(fixture.command(words).current_dir(&linked).output().unwrap());
+        refused.fails(1, "lies outside of it");
+    }
+    assert_eq!(fixture.nono(&["forks", "--json"]).success().stdout, "[]\n");
+    // The main worktree holds its own.
+    fixture.nono(&["try", "--discard", "--", "git", "status"]).success();
+}
+
+#[test]
+fn a_trial_that_is_kept_stays_where_a_merge_does_not_take_all_of_it() {
+    let fixture = Fixture::new();
+    fixture.write("a", "one\n");
+    let script = "git init -q . && git add a && git -c user.name=n -c user.email=n@x commit -qm 1";
+    let made = Command::new("sh").args(["-c", script]).current_dir(fixture.project()).status();
+    assert!(made.unwrap().success());
+    fixture.write("a", "mine\n");
+    // Work in a stash comes with no merge.
+    let stash = "git -c user.name=n -c user.email=n@x stash -q";
+    let kept = fixture.nono(&["try", "--keep", "--", "sh", "-c", stash]).success();
+    assert!(kept.says("it stays as fork try-"), "{}", kept.stderr);
+    let list = fixture.nono(&["forks", "--json"]).success().json();
+    let name = list[0]["name"].as_str().unwrap().to_owned();
+    let stashed = fixture.nono(&["fork", "enter", &name, "--", "git", "stash", "list"]).success();
+    assert!(stashed.stdout.contains("stash@{0}"), "{}", stashed.stdout);
+    fixture.nono(&["fork", "discard", &name]).success();
+    // What overlayfs has of a directory that a program makes again is no merge's, either.
+    fixture.write("target/CACHEDIR.TAG", "Signature: 8a477f597d28d172789f06886806bc55\n");
+    fixture.write("target/.rustc_info.json", "{}");
+    fixture.write("Cargo.toml", "[package]\nname = \"x\"\nversion = \"0.1.0\"\n");
+    let kept = fixture.nono(&["try", "--keep", "--", "sh", "-c", "echo n > target/new"]).success();
+    assert!(!kept.says("and it is gone"), "{}", kept.stderr);
+    assert!(!fixture.project().join("target/new").exists());
+    assert_eq!(fixture.nono(&["forks", "--json"]).success().json().as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_fork_in_use_is_not_discarded_and_a_trial_with_work_left_is_not_merged() {
+    let fixture = Fixture::new();
+    fixture.write("a", "one\n");
+    fixture.nono(&["fork", "one"]).success();
+    let mut command = fixture.command(&["fork", "enter", "one", "--", "cat"]);
+    let cat = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut cat = cat.spawn().unwrap();
+    let mut input = cat.stdin.take().unwrap();
+    input.write_all(b"x").unwrap();
+    cat.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    fixture.nono(&["fork", "discard", "one"]).fails(1, "by process");
+    drop(input);
+    assert!(cat.wait().unwrap().success());
+    fixture.nono(&["fork", "rename", "one", "trial-0123456789ab"]).fails(2, "throw-away");
+    fixture.nono(&["fork", "discard", "one"]).success();
+    let made = Command::new("mkfifo").arg(fixture.path("wait")).status();
+    assert!(made.unwrap().success());
+    let wait = fixture.path("wait");
+    let script = format!(
+        "(setsid sh -c 'read x < {0}; echo late > late' >/dev/null 2>&1 &) </dev/null; echo now > b",
+        wait.display()
+    );
+    let read = wait.display().to_string();
+    let kept = fixture.nono(&["try", "--keep", "--read", &read, "--", "sh", "-c", &script]);
+    kept.fails(1, "it is left as fork");
+    assert!(!fixture.project().join("b").exists());
+    fs::write(&wait, "go\n").unwrap();
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use clap::Args;
 
-use super::holder;
+use super::{here, holder};
 use crate::cli::args::{StoreArgs, surroundings};
 use crate::cli::checkpoints::{Asked, Server};
 use crate::cli::commands::run::{SESSION_VARIABLE, has_failed, not_started, tell};
@@ -78,6 +78,7 @@ impl<'a> Entered<'a> {
     /// Uses a fork, and starts the process that holds its mounts unless there is one.
     pub(in crate::cli) fn new(fork: &'a Fork) -> Result<Self, CliError> {
         sys::refuse_to_write_as_root(fork.path())?;
+        here::refuse_git_elsewhere(&fork.recorded_paths().cloned().collect::<Vec<_>>())?;
         let used = fork.enter()?;
         holder::start(fork)?;
         Ok(Self { fork, _used: used })

@@ -1,5 +1,7 @@
 //! Forks as arguments name them, and new ones.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use super::refusal;
@@ -9,9 +11,10 @@ use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::config::{FlagSettings, Profile, Settings};
 use nono_engine::fork::{Fork, Forks, begin_now, begin_recorded};
+use nono_engine::path_text::Shown;
 use nono_engine::session::{Catalog, Purpose, RecordRequest, SnapshotId};
 use nono_engine::snapshot::{SessionDir, SessionOrigin, SnapshotManifest};
-use nono_engine::sys;
+use nono_engine::sys::{self, Dir, FileKind};
 
 /// The word for the present state.
 const NOW: &str = "now";
@@ -26,6 +29,9 @@ fn real_root(catalog: &Catalog) -> Result<PathBuf, CliError> {
     let root = sys::plain_absolute(catalog.root(), &sys::current_dir()?);
     Ok(sys::real_or_future_path(&root))
 }
+
+/// A file in the place of a git directory is one line.
+const MAX_GITFILE_BYTES: u64 = 64 << 10;
 
 /// A fork that is to be made.
 #[derive(Debug)]
@@ -49,6 +55,7 @@ impl Newborn<'_> {
         let root = real_root(&catalog)?;
         let forks = Forks::new(&root);
         forks.check_new_name(self.name)?;
+        refuse_git_elsewhere(&self.tracked)?;
         refusal::probe(&root)?;
         let from = self.from.unwrap_or(NOW);
         let (session, from) = match from {
@@ -82,6 +89,37 @@ impl Newborn<'_> {
         bar.finish();
         Ok(begun?)
     }
+}
+
+/// Refuses a project whose git directory lies elsewhere, as in a linked worktree or a submodule: the
+/// commits of a command would be those of the real repository.
+///
+/// # Errors
+/// That, or a directory that cannot be read.
+pub(super) fn refuse_git_elsewhere(paths: &[PathBuf]) -> Result<(), CliError> {
+    for path in paths {
+        let git = path.join(".git");
+        let place = match sys::kind_of(&git)? {
+            None => continue,
+            Some(FileKind::File) => {
+                let text = Dir::open(path)?.read(b".git", MAX_GITFILE_BYTES)?;
+                let place = text.trim_ascii_end().strip_prefix(b"gitdir: ").unwrap_or_default();
+                sys::real_or_future_path(&path.join(OsStr::from_bytes(place)))
+            }
+            Some(_) => sys::real_or_future_path(&git),
+        };
+        if !paths.iter().any(|path| place.starts_with(sys::real_or_future_path(path))) {
+            let message = format!(
+                "the git directory of {} lies outside of it: {}",
+                Shown::path(path),
+                Shown::path(&place)
+            );
+            return Err(CliError::failed(message).with_hint(
+                "what git does in a fork would not stay in it; fork the main worktree",
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// A recorded state by its name.

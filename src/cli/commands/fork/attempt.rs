@@ -57,12 +57,18 @@ pub(in crate::cli) fn run(args: &TryArgs, store: &StoreArgs, context: &Context) 
     match end {
         Ok(End::Keep) => {
             let leaving = |error: CliError| error.leaving(&format!("it is left as fork {name}"));
+            // A process that goes on has work which this merge would not see.
+            super::discard::refuse_in_use(&fork).map_err(leaving)?;
             let code = super::merge::all_of(&name, store, context).map_err(leaving)?;
             if code != 0 {
                 context.say(format_args!("the rest is left in fork {name}"));
                 return Ok(code);
             }
-            super::discard::discard(&fork)?;
+            if super::say_what_no_merge_takes(&fork, context)? {
+                context.say(format_args!("  it stays as fork {name}: {NONO} fork discard {name}"));
+            } else {
+                super::discard::discard(&fork)?;
+            }
         }
         Ok(End::Discard) => super::discard::discard(&fork)?,
         Ok(End::Leave) => {
@@ -87,7 +93,8 @@ impl TryArgs {
         let changes = super::ForkChanges::of(&state)?;
         let changed = changes.counted();
         super::name_not_taken(state.not_taken(), context);
-        if changed.total() == 0 && changed.in_git == 0 && state.not_taken().is_empty() {
+        let is_live = super::live_changes(fork)?.next().is_some();
+        if changed.total() == 0 && changed.in_git == 0 && state.not_taken().is_empty() && !is_live {
             context.say("nothing changed in the fork, and it is gone");
             return Ok(End::Discard);
         }

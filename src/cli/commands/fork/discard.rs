@@ -36,17 +36,23 @@ pub(super) fn run(args: &DiscardArgs, store: &StoreArgs, context: &Context) -> O
     Ok(u8::from(!is_complete))
 }
 
-/// Discards a fork. Where a process is in it, that is named.
+/// Discards a fork. Where a process is in it, that is named, and nothing waits for its end: its
+/// work would be lost.
 pub(super) fn discard(fork: &Fork) -> Result<(), CliError> {
+    refuse_in_use(fork)?;
     match fork.discard() {
         Err(error @ ForkError::InUse { .. }) => {
-            let processes = processes_in(fork);
-            let named = processes
-                .first()
-                .map(|pid| format!(" by process {pid} ({})", Shown::bytes(&command_line(*pid))));
-            let message = format!("{error}{}", named.unwrap_or_default());
-            Err(CliError::from(error).saying(message))
+            refuse_in_use(fork)?;
+            Err(error.into())
         }
         discarded => Ok(discarded?),
     }
+}
+
+/// Refuses a fork with a process in it, by name.
+pub(super) fn refuse_in_use(fork: &Fork) -> Result<(), CliError> {
+    let Some(pid) = processes_in(fork).first().copied() else { return Ok(()) };
+    let error = ForkError::InUse { name: fork.name().to_owned() };
+    let message = format!("{error} by process {pid} ({})", Shown::bytes(&command_line(pid)));
+    Err(CliError::from(error).saying(message))
 }

@@ -25,12 +25,12 @@ use crate::cli::offer::NONO;
 use crate::cli::render::Palette;
 use crate::cli::repositories::Repositories;
 use nono_engine::diff::{Change, ChangeSummary, Comparison};
-use nono_engine::fork::{Fork, ForkState, NotTaken};
+use nono_engine::fork::{Fork, ForkState, Lower, NotTaken};
 use nono_engine::path_text::Shown;
 use nono_engine::progress::NoProgress;
 use nono_engine::session::Catalog;
 use nono_engine::store::LocalStore;
-use nono_engine::sys;
+use nono_engine::sys::{self, Dir};
 
 /// More paths than this are not named one by one.
 const MAX_NAMED: usize = 10;
@@ -118,6 +118,10 @@ fn make(args: &NewArgs, store: &StoreArgs, context: &Context) -> Outcome {
 
 /// Refuses a name that would mean a subcommand.
 fn check_name(name: &str) -> Result<(), CliError> {
+    if name.starts_with(trial::PREFIX) {
+        let message = format!("names with {} are those of throw-away forks", trial::PREFIX);
+        return Err(CliError::usage(message));
+    }
     if TAKEN.contains(&name) {
         let message = format!("{name:?} is a command of `nono fork`, and no name for a fork");
         return Err(CliError::usage(message));
@@ -212,6 +216,35 @@ fn say_changes(fork: &Fork, context: &Context) {
         }
         Err(error) => context.error(&error),
     }
+}
+
+/// The live directories in whose layers something lies.
+fn live_changes(fork: &Fork) -> Result<impl Iterator<Item = &PathBuf>, CliError> {
+    let mut changed = Vec::new();
+    for (number, layer) in fork.document().layers.iter().enumerate() {
+        if layer.lower == Lower::Live && !Dir::open(&fork.upper_path(number))?.names()?.is_empty() {
+            changed.push(&layer.path);
+        }
+    }
+    Ok(changed.into_iter())
+}
+
+/// Names the changes of a fork that a merge leaves in it. Whether there are any.
+fn say_what_no_merge_takes(fork: &Fork, context: &Context) -> Result<bool, CliError> {
+    let objects = objects(fork)?;
+    let has_git_changes = ForkChanges::of(&state(fork, &objects, context)?)?.counted().in_git > 0;
+    if has_git_changes {
+        context.say(
+            "  of git, a merge takes commits alone: index, stash, tags and settings of the fork stay \
+             in it",
+        );
+    }
+    let mut is_any = has_git_changes;
+    for path in live_changes(fork)? {
+        is_any = true;
+        context.say(format_args!("  not merged: what changed in {}", Shown::path(path)));
+    }
+    Ok(is_any)
 }
 
 /// The changes of a fork, with the moves of its branches.

@@ -39,7 +39,7 @@ const MARK: &str = "NONO_TRIAL";
 const RESULT: &str = "trial";
 const MAX_RESULT_BYTES: u64 = 8;
 /// The beginning of the names of throw-away forks; hexadecimal digits follow.
-const PREFIX: &str = "trial-";
+pub(super) const PREFIX: &str = "trial-";
 const NAME_BYTES: usize = 6;
 
 /// In a process that tries a command: runs it. `None` in every other process.
