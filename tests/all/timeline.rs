@@ -201,7 +201,7 @@ fn a_session_is_taken_back_and_ctrl_c_at_the_question_ends_the_program() {
     terminal.keys(&["Enter"]);
     terminal.wait_for("undone");
     terminal.keys(&["j", "u"]);
-    terminal.wait_for("[y/N");
+    terminal.wait_for_question(2);
     terminal.keys(&["C-c"]);
     terminal.wait_for_program("bash");
     terminal.line("echo \"ended with $?\"; stty -a | tr \" \" \"\\n\" | grep -x -e -*icanon");
