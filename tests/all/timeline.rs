@@ -178,7 +178,7 @@ fn a_step_is_taken_back_after_the_question_of_undo() {
     terminal.keys(&["Enter"]);
     terminal.wait_for("#3 Bash");
     terminal.keys(&["u"]);
-    terminal.wait_for("[y/N]");
+    terminal.wait_until("the second question", |screen| screen.matches("[y/N]").count() == 2);
     terminal.keys(&["y", "Enter"]);
     terminal.wait_for("take this back:");
     terminal.keys(&["Enter"]);
