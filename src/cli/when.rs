@@ -98,9 +98,9 @@ impl fmt::Display for Exact<'_> {
 enum Named {
     /// A moment of any place.
     Moment(Timestamp),
-    /// So long before now.
+    /// A length of time before now.
     Before(Span),
-    /// So many days before today, all day or at a clock time.
+    /// A number of days before today, all day or at a clock time.
     Day { days_ago: DaysAgo, at: Option<Time> },
     /// A day of the calendar.
     Date(Date),

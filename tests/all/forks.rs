@@ -681,7 +681,7 @@ fn a_trial_that_is_kept_stays_where_a_merge_does_not_take_all_of_it() {
     let stashed = fixture.nono(&["fork", "enter", &name, "--", "git", "stash", "list"]).success();
     assert!(stashed.stdout.contains("stash@{0}"), "{}", stashed.stdout);
     fixture.nono(&["fork", "discard", &name]).success();
-    // What overlayfs has of a directory that a program makes again is no merge's, either.
+    // A merge takes nothing of a directory that a program makes again, either.
     fixture.write("target/CACHEDIR.TAG", "Signature: 8a477f597d28d172789f06886806bc55\n");
     fixture.write("target/.rustc_info.json", "{}");
     fixture.write("Cargo.toml", "[package]\nname = \"x\"\nversion = \"0.1.0\"\n");

@@ -27,13 +27,13 @@ use nono_engine::session::{Catalog, Purpose, SnapshotId};
 use nono_engine::snapshot::SnapshotKind;
 use nono_engine::sys;
 
-/// So many cells are taken by what a writer is.
+/// Maximum number of cells for the kind of a writer.
 const WRITER_CELLS: usize = 34;
 
-/// So many cells of a prompt are shown.
+/// Maximum number of cells of a prompt.
 const PROMPT_CELLS: usize = 24;
 
-/// So many cells of an old path are shown.
+/// Maximum number of cells of an old path.
 const PATH_CELLS: usize = 24;
 
 /// Arguments of `nono blame`.

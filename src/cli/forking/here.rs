@@ -91,8 +91,8 @@ impl Newborn<'_> {
     }
 }
 
-/// Refuses a project whose git directory lies elsewhere, as in a linked worktree or a submodule: the
-/// commits of a command would be those of the real repository.
+/// Refuses a project whose git directory lies elsewhere, as in a linked worktree or a submodule.
+/// The commits of a command would be those of the real repository.
 ///
 /// # Errors
 /// That, or a directory that cannot be read.

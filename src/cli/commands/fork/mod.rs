@@ -235,8 +235,7 @@ fn say_what_no_merge_takes(fork: &Fork, context: &Context) -> Result<bool, CliEr
     let has_git_changes = ForkChanges::of(&state(fork, &objects, context)?)?.counted().in_git > 0;
     if has_git_changes {
         context.say(
-            "  of git, a merge takes commits alone: index, stash, tags and settings of the fork stay \
-             in it",
+            "  a merge takes only commits of git: index, stash, tags and settings stay in the fork",
         );
     }
     let mut is_any = has_git_changes;
