@@ -67,6 +67,16 @@ fn assert_clean(terminal: &Terminal) {
     }
 }
 
+/// Waits for the cursor at a row and for the difference of this row, which lacks a text of others.
+#[track_caller]
+fn wait_for_row(terminal: &Terminal, place: &str, parts: &[&str], foreign: &str) {
+    terminal.wait_until(place, |screen| {
+        screen.contains(place)
+            && parts.iter().all(|part| screen.contains(part))
+            && !screen.contains(foreign)
+    });
+}
+
 /// Presses and releases the left button on a cell, counted from 1.
 fn click(terminal: &Terminal, column: usize, row: usize) {
     let text = format!("\u{1b}[<0;{column};{row}M\u{1b}[<0;{column};{row}m");
@@ -93,14 +103,14 @@ fn sessions_prompts_and_steps_are_listed_newest_first_with_the_difference_beside
     let places = rows.map(|text| row_of(&terminal, text));
     assert!(places.is_sorted(), "{places:?}\n{}", terminal.screen());
     // Every row has its own difference: that of a step is what the step did.
+    // The session above has all of these lines, so each row is awaited with its own alone.
     terminal.keys(&["j", "j"]);
-    terminal.wait_for("│ +wrong");
+    wait_for_row(&terminal, "4 of 7", &["│ +wrong"], "sum(prices) * 2");
     terminal.keys(&["j"]);
-    terminal.wait_for("notes → notes.md");
-    assert!(!terminal.screen().contains("+wrong"), "{}", terminal.screen());
+    wait_for_row(&terminal, "5 of 7", &["notes → notes.md"], "+wrong");
     terminal.keys(&["G"]);
-    terminal.wait_for("│ -    return sum(prices)");
-    terminal.wait_for("│ ❯ add the tax");
+    let of_step = ["│ -    return sum(prices)", "│ ❯ add the tax"];
+    wait_for_row(&terminal, "7 of 7", &of_step, "notes → notes.md");
     terminal.keys(&["q"]);
     assert_clean(&terminal);
 }
