@@ -21,7 +21,7 @@ pub enum FullReason {
     ParentNotHere,
     /// The chain of deltas has its greatest depth.
     ChainDepth,
-    /// So many files changed that a delta saves little.
+    /// Most files changed, so a delta saves little.
     MostChanged,
 }
 

@@ -47,7 +47,7 @@ pub struct Amount {
 
 /// Told about finished work, from several threads. The library itself never prints.
 pub trait Progress: Sync {
-    /// So many more entries and bytes are done.
+    /// Adds to the number of entries and bytes that are done.
     fn advance(&self, entries: u64, bytes: u64);
 
     /// The next part begins. `expected` is about how much there is to do in it, where anybody

@@ -55,16 +55,16 @@ impl<'py> FromPyObject<'_, 'py> for Count {
 pub(crate) struct Threads(pub(crate) usize);
 
 /// As the program allows, too.
-const MOST_THREADS: u64 = 1024;
+const MAX_THREADS: u64 = 1024;
 
 impl<'py> FromPyObject<'_, 'py> for Threads {
     type Error = PyErr;
 
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
         let Count(number) = object.extract()?;
-        let usual = usize::try_from(number).ok().filter(|_| number <= MOST_THREADS);
+        let usual = usize::try_from(number).ok().filter(|_| number <= MAX_THREADS);
         usual.map(Self).ok_or_else(|| {
-            let text = format!("threads is a number from 0 to {MOST_THREADS}, not {number}");
+            let text = format!("threads is a number from 0 to {MAX_THREADS}, not {number}");
             PyValueError::new_err(text)
         })
     }

@@ -33,10 +33,10 @@ const LOCK: &str = "lock";
 const STATE: &str = "state.json";
 const NOTICE: &str = "notice";
 const SUFFIX: &[u8] = b".event";
-/// Most bytes of one of the files.
+/// Maximum number of bytes of one of the files.
 const MAX_BYTES: u64 = 1 << 20;
-/// What nobody has touched for so long is removed.
-const FORGOTTEN: SignedDuration = SignedDuration::from_hours(24 * 30);
+/// A spool that no agent has used for so long is removed.
+const MAX_AGE: SignedDuration = SignedDuration::from_hours(24 * 30);
 /// So long a session that cannot be begun is left alone.
 const RETRY: SignedDuration = SignedDuration::from_mins(10);
 
@@ -276,7 +276,7 @@ impl Spool {
             })
             .collect();
         let aged = aging_until(spools.iter().map(|(_, used)| *used), Timestamp::now());
-        for (name, _) in spools.iter().filter(|(_, used)| *used < aged - FORGOTTEN) {
+        for (name, _) in spools.iter().filter(|(_, used)| *used < aged - MAX_AGE) {
             let _ = agents.remove_dir_all(name);
         }
     }

@@ -13,8 +13,8 @@ use super::event::{Call, Event, EventKind, optional_path, own_tool};
 use super::outside;
 use nono_engine::snapshot::{OutsideFate, OutsidePath, Step, StepKind, StepPrompt};
 
-/// So many calls are kept as being at work; more are forgotten from the oldest on.
-const MOST_RUNNING: usize = 64;
+/// Maximum number of calls kept as being at work; the oldest ones are forgotten first.
+const MAX_RUNNING: usize = 64;
 
 /// What to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,7 +108,7 @@ impl AgentState {
                 if self.running.is_empty() {
                     actions.push(self.between(event));
                 }
-                if self.running.len() == MOST_RUNNING {
+                if self.running.len() == MAX_RUNNING {
                     self.running.remove(0);
                 }
                 let subagent = event.subagent.clone();

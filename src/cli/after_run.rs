@@ -18,7 +18,7 @@ use nono_engine::path_text::Shown;
 use nono_engine::sys;
 
 /// More sessions are not named in a command.
-const MOST_NAMED: usize = 5;
+const MAX_NAMED: usize = 5;
 
 /// Marks the process. Only ever set by [`start`].
 const MARK: &str = "NONO_PUSH_AFTER_RUN";
@@ -76,7 +76,7 @@ pub(super) fn told(failures: &[PushFailure]) -> Vec<(String, String)> {
             _ if !Target::is_meant_by(&last.remote).unwrap_or(true) => {
                 format!("nono remote add {remote} URL; or nono config set push_after_run \"\"")
             }
-            1..=MOST_NAMED => format!("{NONO} push {remote} {}", ids.join(" ")),
+            1..=MAX_NAMED => format!("{NONO} push {remote} {}", ids.join(" ")),
             _ => format!("{NONO} push {remote} --all"),
         };
         (format!("{whose} not pushed to {remote}: {reason}"), command)

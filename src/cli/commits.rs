@@ -15,12 +15,12 @@ use gix_object::{CommitRefIter, Find, Kind};
 use nono_engine::git::Oid;
 use nono_engine::sys;
 
-/// So many commits are looked at; then "more than" has to do.
-const MOST: usize = 10_000;
+/// Maximum number of commits that are counted; then "more than" has to do.
+const MAX_COMMITS: usize = 10_000;
 /// Largest object that is read. A commit is small.
 const MAX_BYTES: usize = 16 << 20;
-/// How long anybody waits for a number.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Maximum wait for a number of commits.
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Commits that one of two has and the other has not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,7 @@ fn patiently<T: Send + 'static>(
     let started = sys::spawn(name, move || {
         let _ = sender.send(work());
     });
-    started.ok().and_then(|_| receiver.recv_timeout(PATIENCE).ok().flatten())
+    started.ok().and_then(|_| receiver.recv_timeout(TIMEOUT).ok().flatten())
 }
 
 /// The commits that a repository does not have. Without a sure answer, none is named.
@@ -128,7 +128,7 @@ fn walk(
             }
             let time = match known.get(&id) {
                 Some((time, _)) => *time,
-                None if known.len() >= MOST => {
+                None if known.len() >= MAX_COMMITS => {
                     is_partial = true;
                     continue;
                 }
@@ -227,6 +227,6 @@ mod tests {
         let mut first = [0; 20];
         first[19] = 1;
         let found = walk(id(0xf0 >> 4), ObjectId::from_bytes_or_panic(&first), read).unwrap();
-        assert!(found.is_partial && found.added <= MOST);
+        assert!(found.is_partial && found.added <= MAX_COMMITS);
     }
 }

@@ -116,7 +116,7 @@ impl Context {
         self.stderr_is_terminal && !self.is_quiet
     }
 
-    /// So many of a list are named one by one: all of them for who wants details.
+    /// The number of a list's items that are named one by one: all of them with `--verbose`.
     pub(super) fn at_most(&self, usual: usize) -> usize {
         if self.is_verbose { usize::MAX } else { usual }
     }

@@ -19,7 +19,7 @@ use nono_engine::sys::{self, Dir, FileKind};
 
 /// Settings of this length are no settings.
 const MAX_BYTES: u64 = 1 << 20;
-/// So many files are looked at.
+/// Maximum number of files that are looked at.
 const MAX_FILES: usize = 32;
 
 /// Files and directories with settings of git.

@@ -31,7 +31,7 @@ const SECONDS_PER_BYTE: f64 = 2e-9;
 /// Shorter recordings are not announced, in seconds.
 const NOTICEABLE: f64 = 1.5;
 
-/// So many things that are left out are named.
+/// Maximum number of left-out paths that are named.
 const NAMED: usize = 10;
 /// Maximum number of earlier sessions of the store that are looked at for what they told.
 const MAX_LOOKED_AT: usize = 100;

@@ -13,7 +13,7 @@ use nono_engine::snapshot::{NotCaptured, NotCapturedReason, OutsidePath, Snapsho
 use nono_engine::store::{ObjectSource, StoreError, read_root_tree};
 use nono_engine::walk::Marks;
 
-/// So many paths are named one by one.
+/// Maximum number of paths that are named one by one.
 const NAMED: usize = 10;
 
 /// New paths of a state since an earlier one, without a record.

@@ -16,10 +16,10 @@ use nono_engine::path_text::Shown;
 use nono_engine::snapshot::NotCapturedSet;
 use nono_engine::store::EitherSource;
 
-/// Most paths that a call may name.
-const MOST_PATHS: usize = 100;
+/// Maximum number of paths that a call may name.
+const MAX_PATHS: usize = 100;
 /// Larger files are named in a diff, not compared, in bytes.
-const MOST_DIFF_BYTES: u64 = 1 << 20;
+const MAX_DIFF_BYTES: u64 = 1 << 20;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -111,7 +111,7 @@ impl Workspace {
         let source = EitherSource { first: old_state.source(), second: new_state.source() };
         let roots = [self.project.clone()];
         let mut options = DiffOptions::new(&source, &roots);
-        options.max_file_bytes = MOST_DIFF_BYTES;
+        options.max_file_bytes = MAX_DIFF_BYTES;
         let mut window = Window::new(from);
         match write_patch(&mut window, &shown, &options) {
             Err(RenderError::Output(_)) if window.is_full() => {}
@@ -135,8 +135,8 @@ impl Workspace {
 
     /// Absolute paths of the project, as bytes.
     pub(super) fn paths(&self, given: &[String]) -> Result<Vec<Vec<u8>>, ToolError> {
-        if given.len() > MOST_PATHS {
-            let reason = format!("paths: {} are more than {MOST_PATHS}", given.len());
+        if given.len() > MAX_PATHS {
+            let reason = format!("paths: {} are more than {MAX_PATHS}", given.len());
             return Err(ToolError::Arguments(reason));
         }
         let path = |path: &String| Ok(self.path(path)?.into_os_string().into_encoded_bytes());

@@ -17,7 +17,7 @@ use nono_engine::snapshot::NotCapturedSet;
 use nono_engine::store::{ObjectSource, read_root_tree, read_tree};
 
 /// Larger files are described, in bytes: every byte is checked before one is shown.
-const MOST_FILE_BYTES: u64 = 16 << 20;
+const MAX_FILE_BYTES: u64 = 16 << 20;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -73,7 +73,7 @@ impl Workspace {
                     Some("its name is one that the settings hide (mcp_hidden)")
                 } else if is_in_git(bytes) {
                     Some("it belongs to git")
-                } else if size > MOST_FILE_BYTES {
+                } else if size > MAX_FILE_BYTES {
                     Some("it is long; `nono rollback cat` prints it")
                 } else {
                     None

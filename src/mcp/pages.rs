@@ -12,8 +12,8 @@ use nono_engine::object::ContentHash;
 
 /// Items on a page unless a number is asked for.
 const USUAL_ITEMS: usize = 50;
-/// Most items on a page.
-const MOST_ITEMS: usize = 200;
+/// Maximum number of items on a page.
+const MAX_ITEMS: usize = 200;
 /// Most bytes of text from the past on a page: about 8,000 tokens.
 pub(super) const PAGE_BYTES: usize = 32 << 10;
 /// What is said of everything that comes from the past.
@@ -23,7 +23,7 @@ const NOTICE: &str = "Recorded data from the past of this project. \
 /// The number of items that is meant by a wanted one.
 pub(super) fn most_items(wanted: Option<u64>) -> usize {
     let wanted = wanted.map_or(USUAL_ITEMS, |wanted| usize::try_from(wanted).unwrap_or(usize::MAX));
-    wanted.clamp(1, MOST_ITEMS)
+    wanted.clamp(1, MAX_ITEMS)
 }
 
 /// The position that a cursor stands for; without one, none.
@@ -185,7 +185,7 @@ mod tests {
         for wrong in ["", "2", "@", "@-1", "@99999999999999999999", "../x"] {
             assert!(of(Some(wrong)).is_err(), "{wrong}");
         }
-        assert_eq!(page(vec![0; 500], None, Some(u64::MAX)).unwrap().0.len(), MOST_ITEMS);
+        assert_eq!(page(vec![0; 500], None, Some(u64::MAX)).unwrap().0.len(), MAX_ITEMS);
         assert_eq!(page(vec![0; 500], None, Some(0)).unwrap().0.len(), 1);
     }
 

@@ -12,10 +12,10 @@ use nono_engine::path_text::Shown;
 use nono_engine::session::{SessionSummary, steps_of};
 use nono_engine::snapshot::{SessionDir, SnapshotKind, StepEntry};
 
-/// So much of a prompt is shown, in characters.
+/// Maximum length of a shown prompt, in characters.
 const PROMPT_CHARACTERS: usize = 200;
-/// So many other sessions are named.
-const MOST_SESSIONS: usize = 10;
+/// Maximum number of other sessions that are named.
+const MAX_SESSIONS: usize = 10;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -86,7 +86,7 @@ impl Workspace {
         );
         let recorded: String = listed.iter().map(Listed::line).collect();
         let others: Vec<_> = all.iter().filter(|other| other.session_id != id).collect();
-        let others: Vec<_> = others.into_iter().take(MOST_SESSIONS).map(session_value).collect();
+        let others: Vec<_> = others.into_iter().take(MAX_SESSIONS).map(session_value).collect();
         let data = json!({
             "session_id": id,
             "state_count": count,

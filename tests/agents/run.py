@@ -21,7 +21,7 @@ from clients import CLIENTS, QUIET
 from model import Later, Model
 
 # Most seconds of one session of a client.
-PATIENCE = 90
+TIMEOUT = 90
 MAIN, PART, MORE = "SCRIPT-main", "SCRIPT-part", "SCRIPT-more"
 LABEL = "before the last file"
 
@@ -75,7 +75,7 @@ class Day:
     def same(self, what, *rest):
         self.results.same(f"{self.client.name}: {what}", *rest)
 
-    def run(self, command, patience=PATIENCE):
+    def run(self, command, patience=TIMEOUT):
         """Runs a program in the project; its exit code and output."""
         try:
             done = subprocess.run(
@@ -96,7 +96,7 @@ class Day:
     def json(self, *arguments):
         done = subprocess.run(
             [self.nono_program, *arguments, "--json"], cwd=self.project, env=self.environment,
-            stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE, check=False,
+            stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT, check=False,
         )
         if not done.stdout:
             raise AssertionError(f"nono {' '.join(arguments)}: {done.stderr.decode()}")

@@ -11,7 +11,7 @@ use crate::fixture::{Fixture, noise};
 #[test]
 fn an_archive_has_the_intact_copy_of_what_the_store_has_twice() {
     let fixture = Fixture::new();
-    // So many that they go into packs.
+    // Enough files that they go into packs.
     for at in 0..1500 {
         fixture.write(&format!("many/{at}"), format!("{at} of many\n"));
     }

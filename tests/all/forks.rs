@@ -16,7 +16,7 @@ use crate::fixture::{Finished, Fixture, finished};
 use crate::not_run::not_run;
 
 /// Longest wait for what another process does.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Both kinds of users, each with a small project.
 fn users() -> impl Iterator<Item = Fixture> {
@@ -357,7 +357,7 @@ fn a_fork_survives_the_end_of_the_process_that_holds_it() {
         assert!(killed.success());
         let begin = Instant::now();
         while Path::new("/proc").join(&pid).join("root").exists() {
-            assert!(begin.elapsed() < PATIENCE, "the holder lives");
+            assert!(begin.elapsed() < TIMEOUT, "the holder lives");
             std::thread::yield_now();
         }
         staying.end();

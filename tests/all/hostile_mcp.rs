@@ -14,9 +14,9 @@ use crate::fixture::Fixture;
 use crate::mcp::Client;
 
 /// More than any answer has.
-const MOST_BYTES: usize = 256 << 10;
+const MAX_BYTES: usize = 256 << 10;
 /// More memory than the server ever needs.
-const MOST_MEMORY: u64 = 512 << 20;
+const MAX_MEMORY: u64 = 512 << 20;
 
 fn with_checkpoint() -> (Fixture, Client) {
     let fixture = Fixture::new();
@@ -138,14 +138,14 @@ fn large_binary_and_unnameable_files_are_described_and_not_shown() {
     fs::remove_file(project.join(name)).unwrap();
     fs::write(project.join("large.txt"), "short").unwrap();
     let diff = client.call("diff", json!({"from": "baseline", "to": "now"}));
-    assert!(diff.to_string().len() < MOST_BYTES);
+    assert!(diff.to_string().len() < MAX_BYTES);
     let restored = found["matches"].as_array().unwrap().iter().map(|one| one["path"].clone());
     let paths: Vec<_> = restored.collect();
     let all =
         client.call("restore", json!({"at": "0", "paths": paths, "on_conflict": "overwrite"}));
     assert_eq!(all["is_complete"], true, "{all}");
     assert_eq!(fs::read(project.join(name)).unwrap(), b"text");
-    assert!(client.peak_memory() < MOST_MEMORY, "{}", client.peak_memory());
+    assert!(client.peak_memory() < MAX_MEMORY, "{}", client.peak_memory());
     client.end();
 }
 
@@ -166,7 +166,7 @@ fn cursors_that_no_answer_gave_are_refused_or_an_empty_page() {
             let mut arguments = arguments.clone();
             arguments["cursor"] = json!(cursor);
             let answer = client.call(tool, arguments);
-            assert!(answer.to_string().len() < MOST_BYTES, "{tool} {cursor}");
+            assert!(answer.to_string().len() < MAX_BYTES, "{tool} {cursor}");
         }
         for cursor in ["", "@", "@-1", "@1e3", "@ 1", "1", "@18446744073709551616", "@\u{0}1"] {
             let mut arguments = arguments.clone();

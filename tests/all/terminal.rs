@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Far longer than anything takes on a slow machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The count of terminals of this process.
 static STARTED: AtomicU64 = AtomicU64::new(0);
@@ -78,7 +78,7 @@ impl Terminal {
     pub fn wait_until(&self, what: &str, is_so: impl Fn(&str) -> bool) {
         let started = Instant::now();
         while !is_so(&self.screen()) {
-            assert!(started.elapsed() < PATIENCE, "{what:?} did not come:\n{}", self.screen());
+            assert!(started.elapsed() < TIMEOUT, "{what:?} did not come:\n{}", self.screen());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -109,7 +109,7 @@ impl Drop for Terminal {
 pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is_so() {
-        assert!(started.elapsed() < PATIENCE, "{what}");
+        assert!(started.elapsed() < TIMEOUT, "{what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

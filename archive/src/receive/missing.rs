@@ -6,7 +6,7 @@ use crate::ArchiveError;
 use crate::spill::Spilled;
 use nono_engine::object::ContentHash;
 
-/// So many are held in memory.
+/// Maximum number of records that are held in memory.
 const HELD: usize = 1 << 16;
 /// Bytes of a record: hash and length.
 const RECORD_BYTES: usize = 40;

@@ -35,7 +35,7 @@ const REMEMBERED: NonZeroUsize = NonZeroUsize::new(8192).unwrap();
 /// Objects of up to so many bytes stay in the page cache after they were served, for the next
 /// mount. Of longer ones what was served is dropped: the kernel keeps the pages of the mounted
 /// file, and a second copy of them would push others out.
-const MOST_KEPT_BYTES: u64 = 64 << 20;
+const MAX_KEPT_BYTES: u64 = 64 << 20;
 /// Dropped at a time, in bytes.
 const DROP_BYTES: u64 = 8 << 20;
 
@@ -367,14 +367,14 @@ impl OpenObject {
 /// piece behind, because reads of a sequential reader come a little out of order.
 fn behind(object_bytes: u64, read: Range<u64>) -> Option<u64> {
     let piece = read.end / DROP_BYTES;
-    let is_due = object_bytes > MOST_KEPT_BYTES && piece > read.start / DROP_BYTES;
+    let is_due = object_bytes > MAX_KEPT_BYTES && piece > read.start / DROP_BYTES;
     piece.checked_sub(2).filter(|_| is_due).map(|behind| behind * DROP_BYTES)
 }
 
 impl Drop for OpenObject {
     fn drop(&mut self) {
         if let Place::Own(file, _) = &self.place
-            && self.size > MOST_KEPT_BYTES
+            && self.size > MAX_KEPT_BYTES
         {
             sys::drop_cached_pages(file, 0, self.size);
         }
@@ -417,15 +417,15 @@ mod tests {
 
     #[test]
     fn what_is_dropped_lies_behind_the_reader_and_each_part_is_dropped_once() {
-        const LONG: u64 = MOST_KEPT_BYTES + 1;
+        const LONG: u64 = MAX_KEPT_BYTES + 1;
         for step in [128 << 10, 256 << 10, 1 << 20] {
             let reads = (0..LONG).step_by(step as usize).map(|at| at..LONG.min(at + step));
             let dropped: Vec<_> =
                 reads.filter_map(|read| Some((read.end, behind(LONG, read)?))).collect();
             let parts: Vec<_> = dropped.iter().map(|(_, behind)| behind / DROP_BYTES).collect();
-            assert_eq!(parts, (0..=MOST_KEPT_BYTES / DROP_BYTES - 2).collect::<Vec<_>>());
+            assert_eq!(parts, (0..=MAX_KEPT_BYTES / DROP_BYTES - 2).collect::<Vec<_>>());
             assert!(dropped.iter().all(|(end, behind)| behind + 2 * DROP_BYTES <= *end));
         }
-        assert_eq!(behind(MOST_KEPT_BYTES, 0..MOST_KEPT_BYTES), None);
+        assert_eq!(behind(MAX_KEPT_BYTES, 0..MAX_KEPT_BYTES), None);
     }
 }

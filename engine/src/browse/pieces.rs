@@ -26,11 +26,11 @@ const PIECE_BYTES: u64 = Midstates::PIECE_BYTES;
 /// ahead.
 const PIECES_KEPT: usize = 10;
 /// Buffers kept besides: for two pieces that are verified at once.
-const MOST_SPARE: usize = 2;
+const MAX_SPARE: usize = 2;
 /// Pieces that are verified before a reader comes to them.
 const PIECES_AHEAD: u64 = 4;
 /// Longer than a piece takes, if its thread gets a processor and the disk is not very slow.
-const PATIENCE: Duration = Duration::from_millis(20);
+const TIMEOUT: Duration = Duration::from_millis(20);
 /// So long they are kept when no piece is verified any more.
 const KEPT_FOR: Duration = Duration::from_secs(1);
 /// Jobs that may wait; more are not needed.
@@ -149,7 +149,7 @@ impl Kept {
             && let Some((_, _, oldest)) = self.pieces.pop_front()
         {
             let bytes = Arc::into_inner(oldest).and_then(|piece| piece.bytes.into_inner());
-            self.spare.extend(bytes.filter(|_| self.spare.len() < MOST_SPARE));
+            self.spare.extend(bytes.filter(|_| self.spare.len() < MAX_SPARE));
         }
         added
     }
@@ -162,7 +162,7 @@ impl Piece {
         if let Some(bytes) = self.bytes.get() {
             return Ok(bytes);
         }
-        let _verifying = self.verifying.try_lock_for(PATIENCE);
+        let _verifying = self.verifying.try_lock_for(TIMEOUT);
         if let Some(bytes) = self.bytes.get() {
             return Ok(bytes);
         }

@@ -107,7 +107,7 @@ impl StoreTree {
         self.stores.blocks_read()
     }
 
-    /// So many bytes of blocks stay in memory, of each open store.
+    /// Sets the number of bytes of blocks that stay in memory, for each open store.
     #[cfg(test)]
     pub(super) fn keep_blocks(&self, bytes: usize) {
         self.stores.keep_blocks(bytes);

@@ -22,7 +22,7 @@ const MAX_REF_BYTES: u64 = 8 << 10;
 pub(crate) const MAX_PACKED_BYTES: u64 = 128 << 20;
 /// About a hundred thousand moves of one ref.
 const MAX_LOG_BYTES: u64 = 16 << 20;
-/// So many loose refs and directories of them are looked at.
+/// Maximum number of loose refs and directories of them that are looked at.
 const MAX_LOOSE_REFS: usize = 200_000;
 
 /// HEAD and the refs of a git directory.

@@ -15,7 +15,7 @@ use crate::byte_path;
 use crate::sys::{self, Dir, FileKind, FileTime, Stat};
 
 /// A directory with more entries is not looked at to its end.
-const MOST_ENTRIES: u64 = 250_000;
+const MAX_ENTRIES: u64 = 250_000;
 
 /// The notes about a left-out path. Times are nanoseconds since 1970.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -270,7 +270,7 @@ impl LeftOutTally {
     }
 
     fn is_full(&self) -> bool {
-        self.entries.load(Relaxed) > MOST_ENTRIES
+        self.entries.load(Relaxed) > MAX_ENTRIES
     }
 
     /// The counts.

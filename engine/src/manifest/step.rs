@@ -20,7 +20,7 @@ use crate::path_text::{serde_path, serde_paths};
 pub const MAX_STEP_NAME_BYTES: usize = 100;
 /// Longest title of a step in bytes.
 pub const MAX_STEP_TITLE_BYTES: usize = 160;
-/// So many bytes of a prompt are kept.
+/// Maximum number of bytes of a prompt that are kept.
 pub const MAX_STEP_PROMPT_BYTES: usize = 1000;
 
 /// Most paths that a step names as not recorded, of each kind.

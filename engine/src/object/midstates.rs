@@ -221,7 +221,7 @@ impl PieceHasher {
 /// SHA-256 of a stream that comes in parts of any length, with a state that can be taken out.
 struct Chain {
     state: State,
-    /// So many bytes were added.
+    /// Number of bytes that were added.
     bytes: u64,
     /// The rest of the last piece that does not fill a block.
     partial: [u8; BLOCK_BYTES],

@@ -11,8 +11,8 @@ use crate::snapshot::{ManifestError, RemovedSnapshot, SessionDir, SnapshotError,
 use crate::store::{LocalStore, StoreError};
 use crate::sys::{self, Dir};
 
-/// So many ids are named that begin alike.
-const MOST_CANDIDATES: usize = 5;
+/// Maximum number of named ids that begin alike.
+const MAX_CANDIDATES: usize = 5;
 
 /// The sessions of one store, and of older places that are still looked at.
 #[derive(Debug, Clone)]
@@ -362,9 +362,9 @@ impl Catalog {
 
 /// The newest of them, by their ids.
 fn shown_candidates(ids: &[String]) -> String {
-    let shown = ids.iter().rev().take(MOST_CANDIDATES);
+    let shown = ids.iter().rev().take(MAX_CANDIDATES);
     let shown = shown.map(|id| Shown::bytes(id.as_bytes()).to_string()).collect::<Vec<_>>();
-    match ids.len().saturating_sub(MOST_CANDIDATES) {
+    match ids.len().saturating_sub(MAX_CANDIDATES) {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
     }
@@ -372,12 +372,12 @@ fn shown_candidates(ids: &[String]) -> String {
 
 /// The first of them: each id, and the paths of its project.
 fn shown_owners(owners: &[NameOwner]) -> String {
-    let shown = owners.iter().take(MOST_CANDIDATES).map(|owner| {
+    let shown = owners.iter().take(MAX_CANDIDATES).map(|owner| {
         let id = Shown::bytes(owner.id.as_bytes());
         format!("{id} ({})", Shown::bytes(project_of(&owner.tracked_paths).as_bytes()))
     });
     let shown = shown.collect::<Vec<_>>().join(", ");
-    match owners.len().saturating_sub(MOST_CANDIDATES) {
+    match owners.len().saturating_sub(MAX_CANDIDATES) {
         0 => shown,
         more => format!("{shown} and {more} more"),
     }

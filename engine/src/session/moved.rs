@@ -19,11 +19,11 @@ use crate::path_text::serde_path;
 use crate::stat_cache::{StatKey, known_files};
 use crate::sys::Dir;
 
-/// So many tracked paths that are gone are looked at, the newest first.
-const MOST_PATHS: usize = 16;
+/// Maximum number of missing tracked paths that are looked at, the newest first.
+const MAX_PATHS: usize = 16;
 
-/// So many files of each are compared.
-const MOST_FILES: usize = 512;
+/// Maximum number of files of each path that are compared.
+const MAX_FILES: usize = 512;
 
 /// A project that is at another place than its sessions say.
 #[derive(Debug, Clone, Serialize)]
@@ -55,11 +55,11 @@ impl Catalog {
         for session in sessions {
             for from in &session.tracked_paths {
                 let is_known = looked_at.contains(&from.as_path());
-                if is_known || !is_gone(from) || looked_at.len() == MOST_PATHS {
+                if is_known || !is_gone(from) || looked_at.len() == MAX_PATHS {
                     continue;
                 }
                 looked_at.push(from);
-                let files = known_files(&index, from, MOST_FILES);
+                let files = known_files(&index, from, MAX_FILES);
                 let is_same = |to: &&Path| files.iter().any(|file| is_there(to, file));
                 if let Some(to) = directory.ancestors().find(is_same) {
                     return Some((session, Moved { from: from.clone(), to: to.to_owned() }));

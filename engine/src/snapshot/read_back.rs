@@ -16,7 +16,7 @@ use crate::store::{
     read_tree,
 };
 
-/// So many trees are read before the files in them.
+/// Number of trees that are read before the files in them.
 const TREES_AT_ONCE: usize = 1024;
 /// Longer work is said.
 const SILENT: Duration = Duration::from_millis(500);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::{FanOut, FanOuts, LocalStore, MOST_OWN, PackState, StoreError};
+use super::{FanOut, FanOuts, LocalStore, MAX_OWN, PackState, StoreError};
 use crate::object::ContentHash;
 use crate::sys;
 
@@ -33,7 +33,7 @@ struct Noted {
     begun: FanOuts,
     /// The expected objects of each directory that got new ones. `None`: unknown, or too many.
     expected: BTreeMap<u8, Option<Vec<ContentHash>>>,
-    /// The objects in all directories, at most [`MOST_OWN`].
+    /// The objects in all directories, at most [`MAX_OWN`].
     count: usize,
 }
 
@@ -89,7 +89,7 @@ impl Noted {
         let Some(expected) = self.expected.get_mut(&hash.as_bytes()[0]) else { return };
         self.count += 1;
         match expected {
-            Some(known) if self.count <= MOST_OWN => known.push(*hash),
+            Some(known) if self.count <= MAX_OWN => known.push(*hash),
             known => *known = None,
         }
     }

@@ -56,7 +56,7 @@ pub use local::LocalStore;
 pub use memory::MemoryStore;
 pub use object_file::ObjectFile;
 pub use overlay::OverlayStore;
-pub(crate) use own::MOST_OWN;
+pub(crate) use own::MAX_OWN;
 #[cfg(test)]
 pub(crate) use own::READING_LOOKS;
 pub use packs::{

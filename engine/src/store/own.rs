@@ -12,8 +12,8 @@ use parking_lot::RwLock;
 
 use crate::object::ContentHash;
 
-/// Objects that are kept in mind at the most, 33 bytes each.
-pub(crate) const MOST_OWN: usize = 1 << 18;
+/// Maximum number of objects that are kept in memory, 33 bytes each.
+pub(crate) const MAX_OWN: usize = 1 << 18;
 
 /// Looks of somebody who reads, before all files are listed.
 pub(crate) const READING_LOOKS: u32 = 1024;
@@ -67,7 +67,7 @@ pub(super) struct Patience {
 impl Patience {
     /// For a reader of one object after the other: a mount, a restore.
     pub(super) fn of_reading() -> Self {
-        Self::new(READING_LOOKS, MOST_OWN)
+        Self::new(READING_LOOKS, MAX_OWN)
     }
 
     /// For a snapshot. Each of its looks costs one `stat`: so many take as long as to list so many

@@ -20,7 +20,7 @@ pub(super) const STEP_BYTES: usize = 1024 * 1024;
 pub struct Transfer<'a> {
     pub(super) buffer: &'a mut Vec<u8>,
     progress: &'a dyn Progress,
-    /// So many bytes of the file were told of.
+    /// Number of bytes of the file that were reported.
     told: u64,
 }
 

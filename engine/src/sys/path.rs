@@ -105,7 +105,7 @@ pub fn stat_of(path: &Path) -> Result<Option<Stat>> {
 /// of one of these directories decides the meaning of the path.
 pub fn links_on_the_way(path: &Path) -> Vec<PathBuf> {
     /// As the kernel does.
-    const MOST_LINKS: usize = 40;
+    const MAX_LINKS: usize = 40;
     let mut links = Vec::new();
     let mut real = PathBuf::from("/");
     let own = |component: Component<'_>| component.as_os_str().to_owned();
@@ -118,7 +118,7 @@ pub fn links_on_the_way(path: &Path) -> Vec<PathBuf> {
             _ => {
                 real.push(name);
                 let Ok(target) = std::fs::read_link(&real) else { continue };
-                if links.len() == MOST_LINKS {
+                if links.len() == MAX_LINKS {
                     break;
                 }
                 links.push(real.clone());

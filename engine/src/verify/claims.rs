@@ -8,9 +8,9 @@ use crate::diff::{ChangeSummary, count_changes};
 use crate::object::ContentHash;
 use crate::snapshot::{SessionDir, SessionMetadata, SnapshotKind};
 
-/// So many differences are counted at the most. A capture of more takes minutes; trees that nobody
+/// Maximum number of counted differences. A capture of more takes minutes. Trees that no program
 /// captured can claim to hold any number.
-const MOST_DIFFERENCES: u64 = 1 << 24;
+const MAX_DIFFERENCES: u64 = 1 << 24;
 
 /// The part of a session that a noted root vouches for, as far as it was found sound.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -154,7 +154,7 @@ impl Manifests {
             is_sound.then_some(loaded.manifest)
         };
         let (old, new) = (load(first)?, load(last)?);
-        let mut left = MOST_DIFFERENCES;
+        let mut left = MAX_DIFFERENCES;
         let goes_on = || {
             left = left.saturating_sub(1);
             left > 0 && !reading.progress.is_cancelled()

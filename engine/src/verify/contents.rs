@@ -28,7 +28,7 @@ const OBJECTS_PER_WANTED: usize = 10;
 /// Packs that hold so many objects together are listed while those before them are read: the list
 /// of their objects takes much more memory than a file that waits for its turn.
 const ENTRIES_AT_ONCE: usize = 64 * 1024;
-/// So many are looked up by one thread, one after the other.
+/// Number of entries that one thread looks up, one after the other.
 const ENTRIES_LOOKED_UP_AT_ONCE: usize = 4096;
 
 thread_local! {

@@ -19,14 +19,14 @@ use crate::object::ContentHash;
 use crate::progress::{Progress, Stage};
 use crate::store::{LocalStore, StoreError};
 
-/// So many lists are read at once; as many are in memory until they are added.
+/// Number of lists that are read at once; as many are in memory until they are added.
 const LISTS_AT_ONCE: usize = 1024;
-/// Room is made for so many objects at the most before they are known: 66 bytes of address space
+/// Maximum number of objects for which there is room in advance: 66 bytes of address space
 /// each, and of memory only what is used and two bytes.
-const MOST_EXPECTED: usize = 1 << 21;
+const MAX_EXPECTED: usize = 1 << 21;
 /// Longer files, in bytes, are read when all lists are: the thread that adds lists could be kept
 /// from it for long by one.
-const MOST_BYTES_MEANWHILE: u64 = 64 << 20;
+const MAX_BYTES_MEANWHILE: u64 = 64 << 20;
 
 /// Index of an object in the graph.
 pub(super) type NodeId = u32;
@@ -123,7 +123,7 @@ impl Reading<'_> {
 impl Graph {
     /// An empty one that will probably hold so many objects: to grow is to place them all anew.
     pub(super) fn for_about(objects: usize) -> Self {
-        Self { nodes: Nodes::with_capacity(objects.min(MOST_EXPECTED)), ..Self::default() }
+        Self { nodes: Nodes::with_capacity(objects.min(MAX_EXPECTED)), ..Self::default() }
     }
 
     pub(super) fn node(&self, id: NodeId) -> Node {
@@ -269,7 +269,7 @@ impl Graph {
             );
             added?;
             lists = next;
-            long_files.take(self, &mut unread_files, first_file, MOST_BYTES_MEANWHILE, scope);
+            long_files.take(self, &mut unread_files, first_file, MAX_BYTES_MEANWHILE, scope);
         }
         Ok(unread_files)
     }

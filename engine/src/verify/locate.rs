@@ -12,7 +12,7 @@ use crate::store::{LocalStore, read_root_tree, read_tree};
 
 /// Marks a node that no other one led to.
 const NOBODY: NodeId = NodeId::MAX;
-/// So many lists are kept decoded.
+/// Maximum number of lists that are kept decoded.
 const LISTS_KEPT: usize = 64;
 
 /// The part of the graph that a session reaches, found snapshot after snapshot.

@@ -25,7 +25,7 @@ const PART_PIECES: u64 = 16;
 /// The number of pieces that are hashed at once.
 const PIECES_AT_ONCE: usize = 2;
 /// Files of more bytes are read in parts: at least two.
-const MOST_WHOLE_BYTES: u64 = PART_PIECES * Midstates::PIECE_BYTES;
+const MAX_WHOLE_BYTES: u64 = PART_PIECES * Midstates::PIECE_BYTES;
 
 /// The findings of [`LongFiles`], and by contents the names of the midstates that they have.
 type Found = (Vec<Finding>, Vec<(ContentHash, ContentHash)>);
@@ -95,7 +95,7 @@ impl<'a> LongFiles<'a> {
         state.left.bytes = sizes.fold(state.left.bytes, u64::saturating_add);
         drop(state);
         for file in long {
-            let is_read_whole = file.size <= MOST_WHOLE_BYTES;
+            let is_read_whole = file.size <= MAX_WHOLE_BYTES;
             match graph.midstates_beside(file.id).filter(|_| !is_read_whole) {
                 Some(name) => scope.spawn(move |scope| self.read_in_parts(file, name, scope)),
                 None => scope.spawn(move |_| self.read(file)),

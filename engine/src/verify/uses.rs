@@ -15,10 +15,10 @@ use crate::object::{ContentHash, Midstates};
 use crate::path_text::to_path;
 use crate::store::{LocalStore, MAX_TREE_BYTES, read_root_tree, read_tree};
 
-/// So many paths of one object are named.
-const MOST_PATHS: usize = 1000;
-/// So many lists, each at one path, are looked at.
-const MOST_LISTS: usize = 100_000;
+/// Maximum number of paths of one object that are named.
+const MAX_PATHS: usize = 1000;
+/// Maximum number of lists, each at one path, that are looked at.
+const MAX_LISTS: usize = 100_000;
 
 /// A damaged object of a session, with what needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -171,7 +171,7 @@ impl Uses<'_> {
             }
         }
         while let Some((id, path)) = pending.pop() {
-            if seen.len() > MOST_LISTS {
+            if seen.len() > MAX_LISTS {
                 return false;
             }
             let Ok(tree) = read_tree(self.store, &self.graph.node(id).hash) else { continue };
@@ -192,7 +192,7 @@ impl Uses<'_> {
     ) {
         for id in children.filter_map(|(hash, role)| self.graph.id(hash, role)) {
             if let Some(damaged) = self.found.get_mut(&id) {
-                if damaged.paths.len() < MOST_PATHS {
+                if damaged.paths.len() < MAX_PATHS {
                     damaged.paths.insert(PathBuf::from(to_path(&path)));
                 } else {
                     damaged.has_more_paths |= !damaged.paths.contains(to_path(&path));

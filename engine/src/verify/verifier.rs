@@ -13,7 +13,7 @@ use crate::layout;
 use crate::path_text::{Shown, to_path};
 use crate::progress::wait_for;
 use crate::snapshot::{SessionDir, SessionMetadata, Totals};
-use crate::store::{LocalStore, MOST_OWN, StoreLock};
+use crate::store::{LocalStore, MAX_OWN, StoreLock};
 
 /// Verifies any number of sessions that share a store, reading each object once.
 ///
@@ -54,7 +54,7 @@ impl<'a> Verifier<'a> {
                 None
             }
         };
-        if let Err(error) = store.look_for_own(MOST_OWN) {
+        if let Err(error) = store.look_for_own(MAX_OWN) {
             tracing::debug!("each object is looked for: {error}");
         }
         let packs = store.all_packs().unwrap_or_default();

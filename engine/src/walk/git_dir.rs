@@ -48,7 +48,7 @@ const MARKS: [&[&[u8]]; 2] = [&[b"HEAD", b"objects", b"refs"], &[b"HEAD", b"comm
 /// The number of directories of loose objects that are measured; the others are taken to be alike.
 const SAMPLED: usize = 8;
 /// Packs, and files of git-lfs, beyond this count are as good as too many bytes.
-const MOST_LOOKED_AT: usize = 20_000;
+const MAX_LOOKED_AT: usize = 20_000;
 
 /// How what is in a directory is judged once its names are known.
 pub(crate) fn mode_inside(
@@ -91,7 +91,7 @@ fn is_beyond(dir: &Dir, limit: u64) -> bool {
 fn packs(dir: &Dir) -> u64 {
     let Ok(dir) = dir.open_beneath(b"objects/pack") else { return 0 };
     let Ok(names) = dir.names() else { return 0 };
-    if names.len() > MOST_LOOKED_AT { u64::MAX } else { bytes_of(&dir, &names) }
+    if names.len() > MAX_LOOKED_AT { u64::MAX } else { bytes_of(&dir, &names) }
 }
 
 fn bytes_of(dir: &Dir, names: &[ListedName]) -> u64 {
@@ -122,7 +122,7 @@ fn is_lfs_beyond(dir: &Dir, limit: u64) -> bool {
         let Ok(below) = dir.open_beneath(&relative) else { continue };
         let Ok(names) = below.names() else { continue };
         count += names.len();
-        if count > MOST_LOOKED_AT {
+        if count > MAX_LOOKED_AT {
             return true;
         }
         for listed in names {

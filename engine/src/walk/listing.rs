@@ -201,7 +201,7 @@ pub(super) fn list_some(
     Ok((Listing { entries, left_out, ignores: ignores.clone(), repository, made }, times))
 }
 
-/// So many names at most, evenly spread, and how many there are for each of them.
+/// At most `most` names, evenly spread, and how many there are for each of them.
 fn evenly(names: Vec<ListedName>, most: usize) -> (Vec<ListedName>, f64) {
     let count = names.len();
     if count <= most {

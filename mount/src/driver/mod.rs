@@ -33,7 +33,7 @@ use crate::source::{Kind, TreeSource};
 /// Files between a reader and what is pushed next.
 const LEAD: usize = 3;
 /// The longest file that is pushed: a larger one is verified by the piece when it is read.
-const MOST_FILE_BYTES: u64 = 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 /// What requests tell, and the queue of the thread that pushes.
 pub(crate) struct Driver<S: TreeSource> {
@@ -130,7 +130,7 @@ impl<S: TreeSource> Pusher<'_, S> {
             let (Kind::File { size, content }, Some(state)) = (&node.kind, node.state) else {
                 continue;
             };
-            if *size == 0 || *size > MOST_FILE_BYTES {
+            if *size == 0 || *size > MAX_FILE_BYTES {
                 continue;
             }
             left = match left.checked_sub(*size) {

@@ -7,8 +7,8 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::predictor::{Action, Event, Predictor, Push};
 
-/// Pushes that may wait. One that comes later is dropped.
-const MOST_WAITING: usize = 32;
+/// Maximum number of waiting pushes. One that comes later is dropped.
+const MAX_WAITING: usize = 32;
 
 /// A push that waits or runs.
 #[derive(Clone, Copy, Debug)]
@@ -100,7 +100,7 @@ impl State {
         let is_elsewhere = |job: &Job| job.push.directory != push.directory;
         self.waiting.retain(is_elsewhere);
         self.running = self.running.filter(is_elsewhere);
-        if self.is_closed || self.waiting.len() == MOST_WAITING {
+        if self.is_closed || self.waiting.len() == MAX_WAITING {
             let before = Some(push.stretch.start);
             self.predictor.on(&Event::PushEnded { push, before });
             return false;

@@ -26,7 +26,7 @@ use crate::options::MountOptions;
 const DEVICE: &str = "/dev/fuse";
 const HELPER: &str = "fusermount3";
 /// A mount that is in use for longer is unmounted lazily.
-const PATIENCE: Duration = Duration::from_millis(100);
+const GRACE_PERIOD: Duration = Duration::from_millis(100);
 
 /// How a mount ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -176,17 +176,17 @@ pub(crate) fn detach(directory: &Path) -> Result<Unmounted, MountError> {
     Err(MountError::Permission { operation: "unmount", path: directory.to_owned(), message })
 }
 
-/// Tries several times within [`PATIENCE`]. Whoever asks a mount for its size (`df`, the status of
-/// another store) uses it for an instant, and the kernel tells nobody when that is over.
+/// Tries several times within [`GRACE_PERIOD`]. A program that asks a mount for its size (`df`,
+/// the status of another store) uses it for an instant, and no event says when that is over.
 fn is_let_go<E>(mut unmount: impl FnMut() -> Result<bool, E>) -> Result<bool, E> {
     let begin = Instant::now();
     loop {
         if unmount()? {
             return Ok(true);
         }
-        if begin.elapsed() > PATIENCE {
+        if begin.elapsed() > GRACE_PERIOD {
             return Ok(false);
         }
-        std::thread::sleep(PATIENCE / 10);
+        std::thread::sleep(GRACE_PERIOD / 10);
     }
 }

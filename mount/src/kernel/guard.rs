@@ -35,7 +35,7 @@ use crate::server::filesystem::MAX_WRITE_BYTES;
 const PIDFD_THREAD: PidfdFlags = PidfdFlags::from_bits_retain(OFlags::EXCL.bits());
 /// From the end of the watched thread to that of its process, when nothing is wrong. Also the time
 /// until the kernel is asked again, as a thread that was ending may have taken what it handed out.
-const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// Room that the kernel wants in each read: the largest WRITE, though none comes.
 const BUFFER_BYTES: usize = MAX_WRITE_BYTES as usize + 4096;
 
@@ -128,7 +128,7 @@ pub fn stand_guard(watched: Watched, connection: OwnedFd, until: impl AsFd) -> i
         wait_for([process, until, thread.as_fd()], None)?;
     }
     let mut intervention = None;
-    while !wait_for([process, until], Some(&PATIENCE))? {
+    while !wait_for([process, until], Some(&POLL_INTERVAL))? {
         let (kernel, buffer) = match &mut intervention {
             Some(begun) => begun,
             none => none.insert(intervene(connection.try_clone()?)?),

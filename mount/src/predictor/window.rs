@@ -2,8 +2,8 @@
 
 use super::order::{Order, Spot};
 
-/// Most entries of one push.
-const MOST: u32 = 64 * 1024;
+/// Maximum number of entries of one push.
+const MAX_ENTRIES: u32 = 64 * 1024;
 /// Entries pushed for the first read of a directory, unless a walker reads.
 const FIRST: u32 = 16;
 
@@ -45,7 +45,7 @@ impl PushWindow {
     /// A walker has read the whole list and will read the files next, probably in this order.
     pub(super) fn after_list(&mut self, order: Order) -> Option<Stretch> {
         let is_undone = !self.is_running && self.until == self.from;
-        is_undone.then(|| self.begin(Stretch { order, start: 0, length: MOST }))
+        is_undone.then(|| self.begin(Stretch { order, start: 0, length: MAX_ENTRIES }))
     }
 
     /// A file was read, and the kernel `had` its contents before. What comes after it is pushed:
@@ -69,8 +69,8 @@ impl PushWindow {
         }
         let onward = is_same && start > self.until;
         let length = match (by.is_walker, onward) {
-            (true, _) => MOST,
-            (false, true) => (self.length * 4).min(MOST),
+            (true, _) => MAX_ENTRIES,
+            (false, true) => (self.length * 4).min(MAX_ENTRIES),
             (false, false) => FIRST,
         };
         Some((self.begin(Stretch { order, start, length }), again))

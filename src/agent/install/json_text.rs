@@ -9,7 +9,7 @@ use std::ops::Range;
 use serde_json::Value;
 
 /// Deeper texts are refused.
-const MOST_DEPTH: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// Why a text cannot be edited.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -270,7 +270,7 @@ impl Scanner<'_> {
 
     fn node(&self, from: usize, depth: usize) -> Result<Node, JsonTextError> {
         let (start, first) = self.next(from, "a value")?;
-        if depth > MOST_DEPTH {
+        if depth > MAX_DEPTH {
             return Err(self.expected(start, "an end of all these brackets"));
         }
         match first {

@@ -23,7 +23,7 @@ use crate::cli::offer::NONO;
 use nono_engine::path_text::Shown;
 use nono_engine::sys;
 
-/// What went wrong in so many hours is told.
+/// Hours of past failures that are told.
 const TOLD_HOURS: i64 = 24;
 
 #[derive(Debug, Subcommand)]

@@ -17,7 +17,7 @@ use crate::cli::error::{CliError, opening_command};
 use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
-use crate::cli::render::columns::{MOST_COMMAND_CELLS, cut};
+use crate::cli::render::columns::{MAX_COMMAND_CELLS, cut};
 use crate::cli::retention;
 use crate::cli::shell_word::command_line;
 use crate::cli::state_at::exact;
@@ -440,7 +440,7 @@ fn described(session: &SessionDir) -> Option<(String, String)> {
         true => String::new(),
         false => {
             let command = Shown::bytes(command_line(&metadata.command).as_bytes()).to_string();
-            format!(": {}", cut(&command, MOST_COMMAND_CELLS))
+            format!(": {}", cut(&command, MAX_COMMAND_CELLS))
         }
     };
     let names = metadata.label.iter().chain(metadata.labels.iter().map(|label| &label.label));

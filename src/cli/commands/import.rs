@@ -19,7 +19,7 @@ use nono_engine::path_text::{Shown, serde_path, serde_paths};
 use nono_engine::progress::Progress;
 use nono_engine::sys;
 
-/// So many files that could not be taken over are named for each session.
+/// Maximum number of named files of a session that could not be taken over.
 const NAMED: usize = 20;
 
 /// Arguments of `nono import`.

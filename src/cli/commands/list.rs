@@ -17,7 +17,7 @@ use crate::cli::context::{BOLD, Context, DIM, RED, YELLOW};
 use crate::cli::error::{CliError, opening_command};
 use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
-use crate::cli::render::columns::MOST_COMMAND_CELLS;
+use crate::cli::render::columns::MAX_COMMAND_CELLS;
 use crate::cli::render::{
     Palette, byte_size, columns, project_name, relative_time, session_changes,
 };
@@ -29,12 +29,12 @@ use nono_engine::session::{SessionStatus, SessionSummary};
 use nono_engine::snapshot::{Recency, SessionDir, SessionOrigin, SnapshotLabel};
 use nono_engine::sys;
 
-/// A person sees so many sessions unless there is a wish for more.
+/// Number of sessions that a person sees unless there is a wish for more.
 const SHOWN_SESSIONS: usize = 20;
-/// So many of the last labels of a session.
+/// Maximum number of a session's labels, the last ones.
 const SHOWN_LABELS: usize = 3;
-/// A command takes at least and at most so many cells.
-const COMMAND_CELLS: (usize, usize) = (12, MOST_COMMAND_CELLS);
+/// Minimum and maximum width of a command, in cells.
+const COMMAND_CELLS: (usize, usize) = (12, MAX_COMMAND_CELLS);
 
 /// Arguments of `nono rollback list`.
 #[derive(Debug, Args)]
@@ -350,5 +350,5 @@ pub(in crate::cli) fn command(session: &SessionSummary) -> String {
     } else {
         "(snapshot)".into()
     };
-    columns::cut(&shown, MOST_COMMAND_CELLS)
+    columns::cut(&shown, MAX_COMMAND_CELLS)
 }

@@ -39,7 +39,7 @@ use nono_engine::session::{
 use nono_engine::snapshot::{NotCapturedSet, Recency, SessionDir, StepEntry};
 use nono_engine::sys;
 
-/// So many changes of a session are named one by one.
+/// Maximum number of changes of a session that are named one by one.
 const NAMED_CHANGES: usize = 10;
 
 /// Arguments of `nono log`.

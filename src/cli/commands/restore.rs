@@ -28,13 +28,13 @@ use nono_engine::session::{Catalog, Purpose};
 use nono_engine::snapshot::SessionDir;
 use nono_engine::sys::{self, FileKind};
 
-/// So many snapshots are named in an error.
-const MOST_SHOWN: usize = 8;
+/// Maximum number of snapshots that an error names.
+const MAX_SHOWN: usize = 8;
 
-/// So many paths are named that are not in a copy.
+/// Maximum number of named paths that are not in a copy.
 const NAMED_SKIPPED: usize = 20;
 
-/// So many owners are named that a copy does not have.
+/// Maximum number of named owners that a copy does not have.
 const NAMED_OWNERS: usize = 8;
 
 /// Arguments of `nono rollback restore`.
@@ -278,9 +278,9 @@ fn baseline(session: &SessionDir) -> Result<u64, CliError> {
     let Err(missing) = session.refuse_removed(BASELINE) else { return Ok(BASELINE) };
     let held = session.snapshot_numbers()?;
     let id = session.id();
-    let shown = held.iter().take(MOST_SHOWN).map(|number| format!("{id}/{number}"));
+    let shown = held.iter().take(MAX_SHOWN).map(|number| format!("{id}/{number}"));
     let shown = shown.collect::<Vec<_>>().join(", ");
-    let more = held.len().saturating_sub(MOST_SHOWN);
+    let more = held.len().saturating_sub(MAX_SHOWN);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     Err(CliError::from(missing).with_hint(format!("these can be restored: {shown}{more}")))
 }

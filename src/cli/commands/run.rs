@@ -21,7 +21,9 @@ use crate::cli::launch::{Launch, NamespaceMode, SecondWall};
 use crate::cli::offer::NONO;
 use crate::cli::run_report::{ReportArgs, ReportFile, RunReport};
 use crate::cli::scratch::LeftBehind;
-use crate::cli::supervise::{CommandSignals, Ended, Leftover, PATIENCE, supervise, wait_for_quiet};
+use crate::cli::supervise::{
+    CommandSignals, Ended, Leftover, QUIET_TIMEOUT, supervise, wait_for_quiet,
+};
 use crate::cli::{Outcome, commands, signals};
 use crate::config::{Profile, ProfileLibrary, Settings, apply_rules};
 use nono_engine::path_text::Shown;
@@ -30,7 +32,7 @@ use nono_engine::session::{Catalog, Recording};
 /// The id of the session, for a command that is recorded.
 pub(in crate::cli) const SESSION_VARIABLE: &str = "NONO_SESSION";
 
-/// So many processes that a command left running are named.
+/// Maximum number of named processes that a command left running.
 const MAX_NAMED: usize = 20;
 
 /// Arguments of `nono run`.
@@ -293,7 +295,7 @@ fn supervise_recorded(
 /// the command left running may write later, and is named.
 fn report_leftover(ended: &Ended, report: &RunReport, context: &Context) {
     let left = wait_for_quiet(ended.keeper, || {
-        let seconds = PATIENCE.as_secs();
+        let seconds = QUIET_TIMEOUT.as_secs();
         context.say(format_args!(
             "waiting until what the command left running does not write ({seconds} s at most)"
         ));

@@ -36,7 +36,7 @@ use nono_engine::snapshot::{
 use nono_engine::sys;
 use nono_engine::walk::{ExclusionConfig, Filter, Verdict};
 
-/// So many files that kept changing while they were read are named.
+/// Maximum number of named files that kept changing while they were read.
 pub(in crate::cli) const NAMED_UNSTABLE: usize = 20;
 
 /// Arguments of `nono snapshot`.

@@ -29,7 +29,7 @@ use nono_engine::session::{
 use nono_engine::session::{newest, sessions_here};
 use nono_engine::snapshot::{NotCapturedSet, SessionDir, SnapshotKind, SnapshotManager};
 
-/// So many paths are named that cannot be restored.
+/// Maximum number of named paths that cannot be restored.
 const NAMED_LOST: usize = 10;
 
 /// Arguments of `nono status`.

@@ -24,7 +24,7 @@ use nono_engine::snapshot::{
     AgentSession, RemovedSnapshot, SessionDir, SessionMetadata, StepEntry, StepKind, StepPrompt,
 };
 
-/// So many characters of a prompt and of a step are shown.
+/// Maximum number of characters of a prompt and of a step.
 const SHOWN_CHARS: usize = 72;
 
 /// Arguments of `nono steps`.

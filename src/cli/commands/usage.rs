@@ -30,7 +30,7 @@ pub(in crate::cli) struct UsageArgs {
     json: bool,
 }
 
-/// So many of the largest paths are named.
+/// Maximum number of the largest paths that are named.
 const NAMED_PATHS: usize = 10;
 
 /// Bytes on the disk.

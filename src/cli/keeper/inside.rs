@@ -27,8 +27,8 @@ use nono_engine::sys::{self, FileLock};
 
 /// Exit code of a process that dies because its supervisor did, as a shell says of SIGKILL.
 const KILLED: i32 = 137;
-/// So long the command's processes may take to be gone, in a race with a fork bomb.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Maximum wait for the end of the command's processes, in a race with a fork bomb.
+const GRACE_PERIOD: Duration = Duration::from_secs(10);
 const STEP: Duration = Duration::from_millis(5);
 
 /// Arguments of the hidden command.
@@ -245,7 +245,7 @@ fn obey(
 /// Ends this process and all that it keeps. Where it is the first of a namespace, the kernel does.
 fn end_all() -> ! {
     let started = Instant::now();
-    while getpid() != Pid::INIT && started.elapsed() < PATIENCE {
+    while getpid() != Pid::INIT && started.elapsed() < GRACE_PERIOD {
         let left = descendants(getpid());
         if left.is_empty() {
             break;

@@ -43,8 +43,8 @@ pub(super) use inside::{KeepArgs, run};
 pub(super) const NAME: &str = "__keep";
 /// This program, whatever became of the file it was started from.
 pub(super) const THIS_PROGRAM: &str = "/proc/self/exe";
-/// So long the keeper may take to be there. It starts two programs.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Maximum wait for the keeper to be there. It starts two programs.
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// While nobody has come, so often is looked whether somebody still can.
 const STEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
@@ -304,7 +304,7 @@ fn meet(listener: &UnixListener, first: &Child) -> Result<UnixStream, NotStarted
             }
             Ok(None) | Err(_) => {}
         }
-        if started.elapsed() >= PATIENCE {
+        if started.elapsed() >= TIMEOUT {
             return Err(io::Error::from(io::ErrorKind::TimedOut).into());
         }
     }

@@ -2,8 +2,8 @@
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// A command in a list or a sentence takes at most so many cells.
-pub const MOST_COMMAND_CELLS: usize = 60;
+/// Maximum width of a command in a list or a sentence, in cells.
+pub const MAX_COMMAND_CELLS: usize = 60;
 
 /// Cells that a text takes on a terminal. The text must be harmless already.
 pub fn width(text: &str) -> usize {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use nono_engine::path_text::Shown;
 use nono_engine::session::places_of_work;
 
-/// So many tracked paths of one session are named.
+/// Maximum number of tracked paths that are named for one session.
 const NAMED: usize = 3;
 
 /// The tracked paths in one line, safe for a terminal; `~` stands for the home directory, which is

@@ -22,7 +22,7 @@ use nono_engine::store::{ObjectSource, StoreError};
 use words::{brief, staying, tell};
 pub(super) use words::{conflict_text, without_commits};
 
-/// So many lines are said about repositories.
+/// Maximum number of lines about repositories.
 const MAX_LINES: usize = 10;
 
 /// The repositories among some changes.

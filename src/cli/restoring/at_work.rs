@@ -6,7 +6,7 @@ use super::answers;
 use crate::cli::args::named_project;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
-use crate::cli::render::columns::{MOST_COMMAND_CELLS, cut};
+use crate::cli::render::columns::{MAX_COMMAND_CELLS, cut};
 use crate::cli::shell_word::command_line;
 use nono_engine::path_text::Shown;
 use nono_engine::restore::{RestoreError, Selection};
@@ -56,5 +56,5 @@ pub(in crate::cli) fn is_allowed(
 /// The command of a session as a person typed it, in one line, and cut as in lists.
 pub(in crate::cli) fn command(session: &SessionSummary) -> String {
     let command = Shown::bytes(command_line(&session.command).as_bytes()).to_string();
-    format!("`{}`", cut(&command, MOST_COMMAND_CELLS))
+    format!("`{}`", cut(&command, MAX_COMMAND_CELLS))
 }

@@ -11,8 +11,8 @@ use crate::cli::render::{Palette, change_line, summary_line, tree_line};
 use nono_engine::diff::{Change, ChangeSummary, ChangeType, relative_to_roots};
 use nono_engine::path_text::Shown;
 
-/// So many lines at most.
-const MOST_LINES: usize = 20;
+/// Maximum number of lines.
+const MAX_LINES: usize = 20;
 
 /// Writes changes, one in a line, or a line for each directory, and their sum, if one is given.
 pub(in crate::cli) fn write_preview(
@@ -70,7 +70,7 @@ fn folded(changes: &[Change]) -> Vec<Entry<'_>> {
 fn lines(changes: &[Change], roots: &[PathBuf], palette: &Palette) -> Vec<String> {
     let entries = folded(changes);
     // The sum is a line, too.
-    if entries.len() < MOST_LINES {
+    if entries.len() < MAX_LINES {
         let line = |Entry { change, below }: &Entry<'_>| match below.as_slice() {
             [] => change_line(change, roots, palette),
             below => tree_line(change, below, roots, palette),
@@ -88,7 +88,7 @@ fn lines(changes: &[Change], roots: &[PathBuf], palette: &Palette) -> Vec<String
     }
     let mut directories: Vec<_> = directories.into_iter().collect();
     let count = directories.len();
-    let named = if count < MOST_LINES { count } else { MOST_LINES - 2 };
+    let named = if count < MAX_LINES { count } else { MAX_LINES - 2 };
     if named < count {
         // The directories with most changes, in the order of their names.
         directories.sort_by_key(|(_, changes)| std::cmp::Reverse(changes.len()));

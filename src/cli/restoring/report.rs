@@ -23,13 +23,13 @@ use nono_engine::restore::{
 };
 use nono_engine::sys;
 
-/// So many conflicts are named one by one.
+/// Maximum number of conflicts that are named one by one.
 const NAMED_CONFLICTS: usize = 50;
 
-/// So many sessions are named that changed a path later.
+/// Maximum number of named sessions that changed a path later.
 const NAMED_SESSIONS: usize = 3;
 
-/// So many paths stand in a command that is offered.
+/// Maximum number of paths in an offered command.
 pub(super) const NAMED_PATHS: usize = 8;
 
 /// The command that asked for a restore: the offered way back uses its words.

@@ -25,7 +25,7 @@ use super::keeper::{Keeper, NotStarted, Orders, Progress};
 use super::signals::{Taken, queue};
 use nono_engine::sys;
 
-pub(super) use quiet::{Leftover, PATIENCE, wait_for_quiet};
+pub(super) use quiet::{Leftover, QUIET_TIMEOUT, wait_for_quiet};
 
 /// Exit code of a command whose keeper was killed: the code of a shell for SIGKILL.
 const LOST: u8 = 137;

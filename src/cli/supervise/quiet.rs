@@ -15,10 +15,10 @@ use rustix::process::{PidfdFlags, pidfd_open};
 
 use crate::cli::processes::{Activity, activities, command_line};
 
-/// So long nobody may write.
+/// Period in which no process of the command may write.
 const QUIET: Duration = Duration::from_millis(200);
-/// So long is waited for that at most.
-pub(in crate::cli) const PATIENCE: Duration = Duration::from_secs(5);
+/// Maximum wait for such a period.
+pub(in crate::cli) const QUIET_TIMEOUT: Duration = Duration::from_secs(5);
 /// A wait that is longer is said.
 const SILENT: Duration = Duration::from_millis(500);
 const STEP: Duration = Duration::from_millis(20);
@@ -75,7 +75,7 @@ pub(in crate::cli) fn wait_for_quiet(keeper: Option<Pid>, say: impl FnOnce()) ->
         }
         last = now;
         let is_quiet = written_at.max(held_up_at).elapsed() >= QUIET;
-        if is_quiet || started.elapsed() >= PATIENCE {
+        if is_quiet || started.elapsed() >= QUIET_TIMEOUT {
             let left = |pid: &RawPid| Leftover {
                 pid: *pid,
                 command: command_line(*pid),

@@ -33,7 +33,7 @@ const PART_BYTES: usize = 8 << 20;
 /// Longest time for the removal of an upload that ends early. What is left then, the next push
 /// removes.
 const CLEARING: Duration = Duration::from_secs(3);
-/// So many parts are on the way at once.
+/// Number of parts that are on the way at once.
 const IN_FLIGHT: usize = 3;
 /// Bytes at the beginning of an object that tell it from others: an encrypted archive has a key of
 /// its own there.

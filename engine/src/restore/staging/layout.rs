@@ -17,7 +17,7 @@ use crate::restore::plan::{Put, RestorePlan};
 use crate::snapshot::{OpenPath, TrackedRoot};
 use crate::sys::{self, Dir, FileKind, MountId};
 
-/// So many files of one directory are made by one worker, one after the other.
+/// Number of files of one directory that one worker makes, one after the other.
 const JOB_FILES: usize = 128;
 /// Or so many bytes, and the one more file that makes them.
 const JOB_BYTES: u64 = 8 << 20;

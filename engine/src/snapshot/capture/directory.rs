@@ -73,7 +73,7 @@ pub(super) struct PendingDir {
 
 /// Directories that are open at once before each thread does by itself what there is to do in its
 /// own: far below the least limit of open files in use (1,024).
-const MOST_SHARED: usize = 256;
+const MAX_SHARED: usize = 256;
 
 /// A directory that was listed, for all who look at a part of it or read some of its files. It
 /// stays open, so it is the one that was listed, wherever it may have been moved meanwhile and
@@ -286,7 +286,7 @@ impl Capturer<'_> {
     /// Whether the open directory may wait for other threads: each that waits takes a descriptor,
     /// and they wait for one another as deep as a tree is.
     fn may_share(&self) -> bool {
-        self.open_dirs.load(Relaxed) < MOST_SHARED
+        self.open_dirs.load(Relaxed) < MAX_SHARED
     }
 
     /// Captures what some names of a directory are.

@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use super::cut::{Lengths, OF_CONTENTS, OF_LISTS, first_of_zeros};
-use super::{Head, MOST_PARTS, MOST_RUNS, Part, Run};
+use super::{Head, MAX_PARTS, MAX_RUNS, Part, Run};
 use crate::object::{ContentHash, LONGEST_CHAIN_BYTES, hash_each};
 use crate::store::import::{Hashed, OpenFile, RangeError, hash_ranges};
 use crate::store::packs::Packer;
@@ -20,10 +20,10 @@ use crate::sys;
 pub(in crate::store) const LONGEST_BYTES: u64 = LONGEST_CHAIN_BYTES;
 // A head has room for so many parts.
 const _: () =
-    assert!(LONGEST_BYTES <= MOST_PARTS as u64 * MOST_RUNS as u64 * OF_CONTENTS.shortest as u64);
+    assert!(LONGEST_BYTES <= MAX_PARTS as u64 * MAX_RUNS as u64 * OF_CONTENTS.shortest as u64);
 /// Longer lists may, in bytes.
 pub(in crate::store) const LONGEST_LIST_BYTES: u64 =
-    MOST_PARTS as u64 * MOST_RUNS as u64 * OF_LISTS.shortest as u64;
+    MAX_PARTS as u64 * MAX_RUNS as u64 * OF_LISTS.shortest as u64;
 
 /// From this length on, the contents are hashed by one thread and cut by another: to start one
 /// takes 0.1 ms.
@@ -251,7 +251,7 @@ impl<'p, 's> Cutter<'p, 's> {
             last.times = times;
             return Ok(());
         }
-        if self.runs.len() == MOST_RUNS {
+        if self.runs.len() == MAX_RUNS {
             self.end_part()?;
         }
         self.runs.push(run);

@@ -40,8 +40,8 @@ const SIZE_BYTES: usize = 8;
 const PART_BYTES: usize = HASH_BYTES + 8;
 const RUN_BYTES: usize = HASH_BYTES + 8;
 /// Parts and heads are in packs, so they are bounded as what is there.
-const MOST_PARTS: usize = (MAX_PACKED_BYTES as usize - SIZE_BYTES - HASH_BYTES) / PART_BYTES;
-const MOST_RUNS: usize = MAX_PACKED_BYTES as usize / RUN_BYTES;
+const MAX_PARTS: usize = (MAX_PACKED_BYTES as usize - SIZE_BYTES - HASH_BYTES) / PART_BYTES;
+const MAX_RUNS: usize = MAX_PACKED_BYTES as usize / RUN_BYTES;
 
 /// The bit of a length that says so.
 const SPARSE: u64 = 1 << 63;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::LocalStore;
 use crate::object::ContentHash;
 use crate::store::StoreError;
-use crate::store::own::{MOST_OWN, Patience};
+use crate::store::own::{MAX_OWN, Patience};
 
 impl LocalStore {
     /// Lists all objects, so that reading many of them costs one call for each packed one. Objects
@@ -14,7 +14,7 @@ impl LocalStore {
     /// # Errors
     /// When a directory cannot be read.
     pub(crate) fn expect_many_reads(&self) -> Result<(), StoreError> {
-        if self.look_for_own(MOST_OWN)? {
+        if self.look_for_own(MAX_OWN)? {
             self.packs.index(&self.dir)?;
         }
         Ok(())

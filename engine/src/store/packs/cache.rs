@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 /// Bytes of blocks in memory, unless more are asked for.
 const ROOM_BYTES: usize = 4 << 20;
 /// Buffers that wait for the next block: for two threads that decompress at once.
-const MOST_SPARE: usize = 2;
+const MAX_SPARE: usize = 2;
 
 /// Blocks of all packs of a store, up to so many bytes together. The last one stays, however long
 /// it is.
@@ -102,7 +102,7 @@ impl BlockCache {
         {
             blocks.bytes -= oldest.records.capacity();
             match Arc::into_inner(oldest.records) {
-                Some(buffer) if blocks.spare.len() < MOST_SPARE => blocks.spare.push(buffer),
+                Some(buffer) if blocks.spare.len() < MAX_SPARE => blocks.spare.push(buffer),
                 buffer => freed.extend(buffer),
             }
         }

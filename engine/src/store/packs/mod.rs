@@ -59,8 +59,8 @@ use crate::object::{ContentHash, FileTime};
 use crate::sys::Dir;
 
 const NAME_DIGITS: usize = 32;
-/// So often is looked which packs there are, as long as some come and go meanwhile.
-const MOST_LOOKS: usize = 32;
+/// Maximum number of looks at the list of packs while packs come and go.
+const MAX_LOOKS: usize = 32;
 
 /// More packs than this are not asked one after the other for long.
 const FEW_PACKS: usize = 4;
@@ -213,7 +213,7 @@ impl Packs {
     /// When they cannot be listed, or one is of a version that this program does not know.
     pub(super) fn refresh(&self, objects: &Dir) -> Result<(), StoreError> {
         let mut known = self.known.write();
-        for _ in 0..MOST_LOOKS {
+        for _ in 0..MAX_LOOKS {
             let names = names(objects)?;
             if known.is_up_to_date(&names) {
                 break;

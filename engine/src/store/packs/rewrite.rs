@@ -14,8 +14,8 @@ use crate::sys::{self, Dir};
 
 /// Packs below this length are small, in bytes.
 pub const SMALL_PACK_BYTES: u64 = 16 << 20;
-/// So many of them there are at the most, after a snapshot that made one.
-const MOST_SMALL_PACKS: usize = 128;
+/// Maximum number of small packs, after a snapshot that made one.
+const MAX_SMALL_PACKS: usize = 128;
 
 /// A pack is small enough when it would lose less than one in so many bytes.
 const WORTH_PACKING: u64 = 8;
@@ -116,7 +116,7 @@ impl LocalStore {
     pub(super) fn merge_small_packs(&self, lock: &StoreLock) -> Result<(), StoreError> {
         let mut small = self.packs().all(self.dir())?;
         small.retain(|pack| pack.bytes() < SMALL_PACK_BYTES);
-        if small.len() <= MOST_SMALL_PACKS {
+        if small.len() <= MAX_SMALL_PACKS {
             return Ok(());
         }
         let mut rewrites = Vec::new();

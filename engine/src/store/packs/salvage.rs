@@ -21,7 +21,7 @@ use crate::store::{LocalStore, StoreError, StoreLock};
 use crate::sys::{self, Dir, FileKind, IoContext};
 
 /// More bytes than this no pack has: its blocks end soon after 128 MiB, and its index is shorter.
-const MOST_BYTES: u64 = 256 << 20;
+const MAX_BYTES: u64 = 256 << 20;
 /// The most bytes that a bad place on the disk costs.
 const STEP_BYTES: usize = 4096;
 
@@ -333,7 +333,7 @@ fn read_what_can_be(
             return Ok(None);
         }
         let file = packs.open_file(name, true)?;
-        let size = packs.stat_file(&file, name)?.size.min(MOST_BYTES);
+        let size = packs.stat_file(&file, name)?.size.min(MAX_BYTES);
         Ok(Some((file, size)))
     };
     let (file, size) = match open() {

@@ -13,7 +13,7 @@ use crate::store::compression::Compression;
 use crate::store::local::OBJECT_MODE;
 use crate::sys::{self, Dir, IoContext, TempFile};
 
-/// So many bytes of records are compressed and written at once.
+/// Number of bytes of records that are compressed and written at once.
 const CHUNK_BYTES: usize = 1024 * 1024;
 
 /// How large packs are: complete when the blocks have so many bytes, or there are so many objects.

@@ -17,7 +17,7 @@ use nono_engine::sys::{self, Dir, IoContext, TempFile};
 
 /// Less free space than this is a problem, in bytes.
 const LITTLE_SPACE: u64 = 1 << 30;
-/// So many sessions are not worth removing.
+/// Number of sessions that are not worth removing.
 const KEPT: usize = 5;
 /// The size of the file that is cloned as a trial, in bytes: a few blocks of any file system.
 const CLONED_BYTES: usize = 1 << 16;

@@ -19,7 +19,7 @@ use crate::cli::sealing::{Target, UnsealArgs, counted, identities};
 use nono_archive::remote::{RemoteProblem, RemoteProblemKind, StayingArchive, check};
 use nono_engine::path_text::Shown;
 
-/// So many problems are named.
+/// Maximum number of problems that are named.
 const NAMED: usize = 50;
 
 /// Arguments of `nono remote verify`.
