@@ -116,7 +116,7 @@ pub enum ArchiveError {
     /// A file system call failed.
     #[error(transparent)]
     Io(#[from] sys::Error),
-    /// Somebody asked to stop.
+    /// The caller asked to stop.
     #[error("stopped")]
     Cancelled,
 }
@@ -126,7 +126,7 @@ impl ArchiveError {
         Self::Corrupt { reason: reason.into() }
     }
 
-    /// Whether somebody asked to stop.
+    /// Whether the caller asked to stop.
     pub fn is_cancelled(&self) -> bool {
         matches!(self, Self::Cancelled)
     }

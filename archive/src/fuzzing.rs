@@ -317,7 +317,7 @@ mod tests {
             start..(start + 1 + self.below(40)).min(bytes.len())
         }
 
-        /// Changes some bytes as somebody might who wants a reader to stumble.
+        /// Changes some bytes as an attacker might who wants a reader to stumble.
         fn mutate(&mut self, bytes: &mut Vec<u8>, others: &[Vec<u8>]) {
             for _ in 0..=self.below(3) {
                 if bytes.is_empty() {

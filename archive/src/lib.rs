@@ -46,7 +46,7 @@ pub use receive::{ReadOutcome, ReceiveReport, Receiver, Role};
 pub use rules::{FULL_SNAPSHOT_THRESHOLD, FullReason, MAX_CHAIN_DEPTH};
 pub use write::{ArchivePlan, ArchiveReport, Parent};
 
-/// A hash, shortened: nobody finds two objects with one.
+/// A hash, shortened: no attacker finds two objects with one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Short([u8; 16]);
 

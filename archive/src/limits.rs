@@ -1,5 +1,5 @@
 //! How long the documents of an archive may be. Whoever writes one goes by this, too, so that no
-//! archive is made that nobody reads.
+//! archive is made that no reader accepts.
 
 use super::ArchiveError;
 

@@ -13,7 +13,7 @@ pub const FULL_SNAPSHOT_THRESHOLD: f64 = 0.7;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FullReason {
-    /// Somebody asked for it.
+    /// The user asked for it.
     Asked,
     /// There is no archive to which it could be a delta.
     NoParent,
@@ -26,7 +26,7 @@ pub enum FullReason {
 }
 
 impl FullReason {
-    /// The reason for a person who might expect a delta; nothing where nobody does.
+    /// The reason for a user who might expect a delta; nothing where no user does.
     pub fn words(self) -> Option<&'static str> {
         match self {
             Self::Asked | Self::NoParent => None,

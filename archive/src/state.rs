@@ -12,7 +12,7 @@ use nono_engine::path_text::{Shown, encode};
 use nono_engine::progress::Progress;
 use nono_engine::store::{ObjectSource, StoreError, read_root_tree, read_tree};
 
-/// A state of more entries is refused: a few trees can name more than anybody can visit.
+/// A state of more entries is refused: a few trees can name more than any program can visit.
 const MAX_ENTRIES: u64 = 1 << 28;
 
 /// Compares a state with what its archive and its manifest say of it.
@@ -27,14 +27,14 @@ pub(super) fn check(
     progress: &dyn Progress,
 ) -> Result<(), ArchiveError> {
     let (held, empty) = count(store, &head.merkle_root)?;
-    // First, because a few trees can name more paths than anybody can visit.
+    // First, because a few trees can name more paths than any program can visit.
     if held.files != head.stats.total_files {
         return Err(ArchiveError::corrupt(format!(
             "{} declares {} files and has {}",
             head.id, head.stats.total_files, held.files
         )));
     }
-    // Directories are no files, and a few trees can name more of them than anybody can visit.
+    // Directories are no files, and a few trees can name more of them than a program can visit.
     if held.entries > MAX_ENTRIES {
         let reason = format!("{} has {} entries", head.id, held.entries);
         return Err(ArchiveError::TooLarge { reason });

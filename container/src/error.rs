@@ -222,7 +222,7 @@ pub enum ContainerError {
         /// Whether the container may be paused; a watcher lets it go on then.
         is_paused: bool,
     },
-    /// Somebody asked to stop.
+    /// The caller asked to stop.
     #[error("stopped; nothing was recorded")]
     Cancelled,
     /// The snapshots cannot be used.

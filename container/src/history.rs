@@ -247,7 +247,7 @@ impl<'s> ContainerHistory<'s> {
         &*self.objects
     }
 
-    /// Whether somebody keeps it from every limit.
+    /// Whether the user keeps it from every limit.
     pub fn is_pinned(&self) -> bool {
         self.facts.is_pinned
     }
@@ -265,7 +265,7 @@ impl<'s> ContainerHistory<'s> {
         self.storage.numbers(&self.facts.id)
     }
 
-    /// The newest snapshot that somebody asked for; without one, the newest.
+    /// The newest snapshot that the user asked for; without one, the newest.
     ///
     /// # Errors
     /// When the history cannot be read, or holds none.
@@ -331,7 +331,7 @@ impl<'s> ContainerHistory<'s> {
     /// changed paths alone.
     ///
     /// # Errors
-    /// [`ContainerError::NoSuchPart`] where nobody asked for them, or a damaged object.
+    /// [`ContainerError::NoSuchPart`] where the caller did not ask for them, or a damaged object.
     pub fn changes(&self, number: u64) -> Result<ContentHash, ContainerError> {
         match self.root_entry(number, CHANGES_PATH)? {
             (_, Node::Directory { tree }) => Ok(tree),

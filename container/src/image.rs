@@ -135,7 +135,7 @@ pub fn own_images(docker: &Docker) -> Result<Vec<OwnImage>, ContainerError> {
         let session = image.labels.get(LABEL_SESSION)?.clone();
         let snapshot = image.labels.get(LABEL_SNAPSHOT)?.parse().ok()?;
         let store = image.labels.get(LABEL_STORE).cloned().unwrap_or_default();
-        // Images that somebody made of one of ours bear its labels, and another tag.
+        // Images that a user made of one of ours bear its labels, and another tag.
         let reference = own_tag(&image.repo_tags, &reference(&store, &session, snapshot))?;
         let size_bytes = u64::try_from(image.size).unwrap_or(0);
         Some(OwnImage { id: image.id, session, snapshot, store, reference, size_bytes })
@@ -164,7 +164,7 @@ pub fn remove_own(
     let labels = image.config.and_then(|config| config.labels).unwrap_or_default();
     let is = |label: &str, value: &str| labels.get(label).is_some_and(|found| found == value);
     let is_of_snapshot = is(LABEL_SESSION, session) && is(LABEL_SNAPSHOT, &number.to_string());
-    // By its tag alone: another one keeps the image for somebody else.
+    // By its tag alone: another one keeps the image for another program.
     let tags = image.repo_tags.unwrap_or_default();
     let name = own_tag(&tags, &reference(store, session, number));
     let Some(name) = name.filter(|_| is_of_snapshot && is(LABEL_STORE, store)) else {

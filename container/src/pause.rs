@@ -3,7 +3,7 @@
 //! Before the pause, nono writes a journal and starts a *watcher*: this program, with one end of a
 //! pipe. The pipe closes when nono ends in any way. Without the word that all is done, the watcher
 //! then takes the lock of the container and lets it go on. It waits for an engine that is being
-//! started again. It knows the journal by heart, in case somebody removes the storage meanwhile.
+//! started again. It knows the journal by heart, in case a user removes the storage meanwhile.
 //! Where the watcher dies too, the next command does the same by the journal, which has the
 //! endpoint, the name and a word of its own. A container that was paused before has no journal, and
 //! stays paused.
@@ -66,7 +66,7 @@ pub struct LeftPaused {
     pub problem: Option<String>,
 }
 
-/// Waits until nobody else is at work on a container, and keeps others from it.
+/// Waits until no other process is at work on a container, and keeps others from it.
 ///
 /// # Errors
 /// [`ContainerError::Cancelled`], or a lock that cannot be made.
@@ -156,7 +156,7 @@ impl<'a> Paused<'a> {
         }
     }
 
-    /// Lets the container go on. Tells whether somebody else did it before, or started it again.
+    /// Lets the container go on. Tells whether another program did it before, or started it again.
     ///
     /// # Errors
     /// When it cannot; the watcher does it as soon as the engine answers.

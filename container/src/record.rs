@@ -63,7 +63,7 @@ pub struct ContainerRecord {
     /// The source of the volumes' contents; `None` without volumes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume_source: Option<VolumeSource>,
-    /// The files that differ from the image; `None` if nobody asked for them.
+    /// The files that differ from the image; `None` if the caller did not ask for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed_files: Option<ChangedFiles>,
     /// What the snapshot does not hold, in sentences.
@@ -80,7 +80,7 @@ pub struct ContainerRecord {
 #[cfg_attr(feature = "clap", value(rename_all = "snake_case"))]
 #[serde(rename_all = "snake_case")]
 pub enum Trigger {
-    /// Somebody asked.
+    /// The user asked.
     #[default]
     Manual,
     /// A run of an agent begins.
@@ -118,7 +118,7 @@ pub enum ContainerState {
     Created,
     /// Running.
     Running,
-    /// Paused by somebody else.
+    /// Paused by another program.
     Paused,
     /// Stopped.
     Exited,
@@ -134,7 +134,7 @@ pub struct ImageRecord {
     /// The digests under which registries know the image.
     #[serde(default)]
     pub digests: Vec<String>,
-    /// The image that the snapshot made; `None` if nobody asked for it.
+    /// The image that the snapshot made; `None` if the caller did not ask for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub committed: Option<CommittedImage>,
 }

@@ -30,7 +30,7 @@ pub struct RemovedState {
     pub snapshot: u64,
     /// Its message.
     pub message: Option<String>,
-    /// The limit that it was over; `None`: somebody named it.
+    /// The limit that it was over; `None`: the user named it.
     pub reason: Option<SnapshotExpiry>,
     /// Its image.
     pub image: Option<String>,
@@ -52,7 +52,7 @@ pub struct RemovalReport {
     pub kept_containers_left: Vec<String>,
     /// What stays, and why.
     pub problems: Vec<String>,
-    /// Whether nothing was removed, because nobody asked for more than the list.
+    /// Whether nothing was removed, because the caller asked for the list alone.
     pub dry_run: bool,
 }
 

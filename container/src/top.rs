@@ -15,7 +15,7 @@ use nono_engine::object::{
 use nono_engine::store::ObjectStore;
 use nono_engine::sys;
 
-/// Stores the record and the top of a snapshot. `changes`: `None` if nobody asked for them.
+/// Stores the record and the top of a snapshot. `changes`: `None` if they were not asked for.
 pub(super) fn build(
     store: &dyn ObjectStore,
     record: &ContainerRecord,

@@ -1,4 +1,4 @@
-//! The functions behind the targets in `fuzz/`: every reader of bytes that somebody else may have
+//! The functions behind the targets in `fuzz/`: every reader of bytes that another user may have
 //! written.
 //!
 //! Each function panics when a promise is broken. Any bytes are a value or an error; a decoded

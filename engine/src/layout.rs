@@ -76,7 +76,7 @@ pub(crate) fn lost_manifest() -> String {
 /// so: nothing could name it.
 pub const LATEST: &str = "latest";
 
-/// A name for what is being made; nobody else uses it.
+/// A name for what is being made; no other process uses it.
 ///
 /// # Errors
 /// When the system gives no random numbers.

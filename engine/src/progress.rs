@@ -32,7 +32,7 @@ pub enum Stage {
     Download,
     /// Unneeded objects are removed.
     Remove,
-    /// Nothing is done: somebody else is at work on the same files.
+    /// Nothing is done: another process is at work on the same files.
     Wait,
 }
 
@@ -50,8 +50,8 @@ pub trait Progress: Sync {
     /// Adds to the number of entries and bytes that are done.
     fn advance(&self, entries: u64, bytes: u64);
 
-    /// The next part begins. `expected` is about how much there is to do in it, where anybody
-    /// knows.
+    /// The next part begins. `expected` is about how much there is to do in it, where that
+    /// is known.
     fn begin(&self, stage: Stage, expected: Option<Amount>) {
         let _ = (stage, expected);
     }
@@ -63,7 +63,7 @@ pub trait Progress: Sync {
     }
 }
 
-/// Nobody is listening.
+/// A receiver that drops all progress.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoProgress;
 

@@ -1,6 +1,6 @@
 //! A mount from its beginning to its end.
 //!
-//! [`Mount::new`] returns when the directory is usable. The mount ends when somebody unmounts it,
+//! [`Mount::new`] returns when the directory is usable. The mount ends when a user unmounts it,
 //! by whatever means, or when the process ends; [`Mount::wait`] returns then. Dropping a [`Mount`]
 //! unmounts. An unmount first looks in the mount table whether the mount at the directory is still
 //! the same one, so it never takes away another mount that came to the same place. The kernel uses
@@ -31,7 +31,7 @@ use crate::server::reads::Reads;
 use crate::server::tree::Tree;
 use crate::source::TreeSource;
 
-/// A live mount. Dropping it unmounts, lazily when somebody uses it.
+/// A live mount. Dropping it unmounts, lazily when a process uses it.
 pub struct Mount {
     session: Option<BackgroundSession>,
     unmounter: Unmounter,
@@ -117,7 +117,7 @@ impl Mount {
         self.unmounter.clone()
     }
 
-    /// Takes the mount away from its directory, lazily when somebody uses it. The mount serves its
+    /// Takes the mount away from its directory, lazily when a process uses it. The mount serves its
     /// last users until [`wait`](Self::wait) returns or the process ends.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! What a mount shows: a tree of directories that somebody else owns.
+//! The source of a mount: a tree of directories that the caller owns.
 //!
 //! A source answers three questions: what is in this directory, what are the bytes of this file,
 //! and may this directory still change. Everything below an [immutable](Stability::Immutable)
@@ -97,7 +97,7 @@ pub struct Node<S: TreeSource + ?Sized> {
     pub links: HardLinks,
     /// Extended attributes as captured, sorted by name. `None` costs nothing.
     pub xattrs: Option<Xattrs>,
-    /// Which state this is. `None`: the entry is nobody else's equal (session directories, the root
+    /// Which state this is. `None`: the entry equals no other one (session directories, the root
     /// of a snapshot), and gets an inode number of its own.
     pub state: Option<StateId>,
 }
@@ -146,13 +146,13 @@ pub trait Content: Send + Sync {
 pub struct Space {
     /// Size in bytes.
     pub bytes: u64,
-    /// Bytes that nobody uses.
+    /// Bytes that no file uses.
     pub free_bytes: u64,
     /// Bytes that an ordinary user can still use.
     pub available_bytes: u64,
     /// Number of inodes, used and free.
     pub inodes: u64,
-    /// Inodes that nobody uses.
+    /// Inodes that no file uses.
     pub free_inodes: u64,
 }
 

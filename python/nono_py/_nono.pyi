@@ -665,7 +665,7 @@ class Mount:
         """The directory it is mounted at."""
 
     def unmount(self) -> None:
-        """Takes the mount away, lazily when somebody uses it. Nothing is done the second time."""
+        """Takes the mount away, lazily when a process uses it. Nothing is done the second time."""
 
     def __fspath__(self) -> str: ...
     def __enter__(self) -> Mount: ...

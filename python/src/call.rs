@@ -90,7 +90,7 @@ fn run<T: Send>(
     thread::scope(|scope| {
         let (done, is_done) = channel();
         let worker = thread::Builder::new().name("nono".into()).spawn_scoped(scope, move || {
-            // Nobody waits any more when the receiver is gone.
+            // No caller waits any more when the receiver is gone.
             let _ = done.send(guarded(|| work(given)));
         });
         if let Err(error) = worker {
@@ -104,7 +104,7 @@ fn run<T: Send>(
                     return (Err(Failure::internal("the work ended without a result")), None);
                 }
                 Err(RecvTimeoutError::Timeout) if interrupted.is_none() => {
-                    // Not attached while the interpreter shuts down; nobody can be told then.
+                    // Not attached while the interpreter shuts down; no caller can be told then.
                     let asked = Python::try_attach(|py| {
                         py.check_signals()?;
                         listener.tell(py, counter)

@@ -78,7 +78,7 @@ impl Mount {
         self.directory.clone()
     }
 
-    /// Takes the mount away, lazily when somebody uses it. Nothing is done the second time.
+    /// Takes the mount away, lazily when a process uses it. Nothing is done the second time.
     fn unmount(&self, py: Python<'_>) -> PyResult<()> {
         self.end(py)
     }
@@ -154,14 +154,14 @@ pub(crate) fn store_root(py: Python<'_>, root: Option<PathArg>) -> PyResult<Path
 }
 
 /// Ends what is mounted; called when the program ends, because a mount without its process is a
-/// directory that nobody can read.
+/// directory that cannot be read.
 #[pyfunction]
 #[pyo3(name = "_unmount_all")]
 pub(crate) fn unmount_all(py: Python<'_>) {
     py.detach(|| {
         for (process, unmounter) in LIVE.lock().drain(..) {
             if process == std::process::id() {
-                // Nobody is left to be told; a later mount at the same place replaces a dead one.
+                // No user is left to be told; a later mount at the same place replaces a dead one.
                 let _ = unmounter.unmount();
             }
         }

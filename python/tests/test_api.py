@@ -382,7 +382,7 @@ def test_metadata_is_saved_and_loaded(manager: SnapshotManager, tmp_path: Path, 
     )
     assert loaded.command == ["agent", os.fsdecode(b"\xff")]
     assert (loaded.exit_code, loaded.network_events) == (3, [{"host": "example.com"}])
-    # What is on the disk counts, not what somebody says.
+    # The disk counts, not what a caller says.
     assert (loaded.snapshot_count, loaded.merkle_roots) == (1, [baseline.merkle_root])
 
 

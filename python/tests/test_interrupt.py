@@ -36,7 +36,7 @@ def test_ctrl_c_stops_a_snapshot_in_the_middle_of_a_file(tmp_path: Path, work: P
     call.wait_until_it_reads(huge)
     how, seconds = call.interrupt()
     assert how == "interrupted" and seconds < SOON_S
-    # What was stopped is in nobody's way.
+    # The stopped work is in no other's way.
     huge.unlink()
     manager = SnapshotManager(tmp_path / "session", [work])
     assert manager.snapshot_count() == 0

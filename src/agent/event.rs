@@ -293,7 +293,7 @@ pub fn parse(client: Option<Client>, bytes: &[u8]) -> Option<Event> {
     })
 }
 
-/// Ids and names, which are short unless somebody means harm.
+/// Ids and names, which are short unless an agent means harm.
 fn short(text: &str) -> String {
     text.chars().take(MAX_STEP_NAME_BYTES).collect()
 }

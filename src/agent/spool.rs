@@ -263,7 +263,7 @@ impl Spool {
         serde_json::from_slice(&bytes).unwrap_or_default()
     }
 
-    /// Removes the spools that nobody has used for a month.
+    /// Removes the spools that no agent has used for a month.
     pub fn forget_old(root: &Path) {
         let Ok(agents) = Dir::open(&root.join(AGENTS)) else { return };
         let Ok(names) = agents.names() else { return };

@@ -90,7 +90,7 @@ pub(super) fn start(remote: &str, root: &Path, session: &str, context: &Context)
         let mut command = Command::new(program);
         command.arg("--root").arg(root).args(["push", remote, session]).env(MARK, "1");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // Nobody waits for it: when this process ends, the system does.
+        // This process does not wait for it: when it ends, the system does.
         command.spawn().map(drop)
     });
     match started {

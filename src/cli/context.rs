@@ -19,7 +19,7 @@ pub(super) struct Context {
     pub(super) stdout_is_terminal: bool,
     /// Whether a person sees stderr.
     pub(super) stderr_is_terminal: bool,
-    /// Whether somebody can answer a question.
+    /// Whether a user can answer a question.
     pub(super) stdin_is_terminal: bool,
     /// Whether details are wanted that are otherwise summed up.
     pub(super) is_verbose: bool,
@@ -60,7 +60,7 @@ impl Context {
         }
     }
 
-    /// From here on what is written is shown by a pager, if somebody sits in front of a terminal
+    /// From here on what is written is shown by a pager, if a user sits in front of a terminal
     /// and wants one.
     pub(super) fn page(&self) {
         if self.may_page
@@ -186,7 +186,7 @@ impl Context {
         if self.is_quiet {
             return;
         }
-        // Nobody is left to be told when stderr is closed.
+        // No reader is left when stderr is closed.
         let _ = writeln!(self.stderr(), "nono: {}", text);
     }
 

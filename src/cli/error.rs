@@ -57,12 +57,12 @@ impl CliError {
         Self { exit_code: 2, ..Self::failed(message) }
     }
 
-    /// Somebody asked to stop.
+    /// The user asked to stop.
     pub(super) fn stopped(message: impl Into<String>) -> Self {
         Self::failed(message).with_exit_code(STOPPED)
     }
 
-    /// Whether somebody asked to stop.
+    /// Whether the user asked to stop.
     pub(super) fn is_stopped(&self) -> bool {
         self.exit_code == STOPPED
     }
@@ -100,7 +100,7 @@ impl CliError {
         self
     }
 
-    /// Whether nothing of the state is meant by the paths that somebody selected.
+    /// Whether the selected paths mean nothing of the state.
     pub(super) fn is_about_selection(&self) -> bool {
         self.is_about_selection
     }

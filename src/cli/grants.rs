@@ -129,7 +129,7 @@ impl Grants {
         let mut read = read.collect::<Result<Vec<_>, _>>()?;
         read.extend(elsewhere.read.iter().cloned());
         if let Some(client) = profile.and_then(agent_grants::client_of) {
-            // What contains the record is not granted, and nobody asked for it.
+            // What contains the record is not granted, and the user did not ask for it.
             read.extend(agent_grants::reads(command).iter().filter_map(|path| judge(path).ok()));
             agent_grants::warn(client, command, context);
         }
@@ -286,7 +286,7 @@ fn idle_patterns(
     Ok(problems)
 }
 
-/// The current directory, unless it is the home directory and nobody named it. That is an error
+/// The current directory, unless it is the home directory and not named. That is an error
 /// where a directory is needed.
 fn working_dir(is_named: bool, is_needed: bool) -> Result<Option<PathBuf>, CliError> {
     let current = sys::current_dir()?;
@@ -345,7 +345,7 @@ fn protected(
     let config = config_dir(surroundings);
     let settings = config.as_ref().map(|dir| dir.join("config.toml"));
     // Files that the directory only links to are configuration as well. One that was named by its
-    // path lies where somebody wanted it.
+    // path lies where the user wanted it.
     let files = profile
         .map(|found| match found.source {
             ProfileSource::File(_) => found.files.get(1..).unwrap_or_default(),

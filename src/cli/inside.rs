@@ -162,8 +162,8 @@ pub(super) enum Keeper {
     Store,
     /// The supervisor at this socket.
     Supervisor(std::path::PathBuf),
-    /// Nobody who could be asked, and why.
-    Nobody(CliError),
+    /// Neither can be asked, and why.
+    Unreachable(CliError),
 }
 
 /// The holder of the past: inside of a recorded run its supervisor, else the store.
@@ -179,7 +179,7 @@ pub(super) fn keeper_of_the_past(catalog: &Catalog) -> Keeper {
         return Keeper::Supervisor(socket);
     }
     match out_of_reach(catalog, true) {
-        Some(error) => Keeper::Nobody(no_supervisor(&error)),
+        Some(error) => Keeper::Unreachable(no_supervisor(&error)),
         None => Keeper::Store,
     }
 }

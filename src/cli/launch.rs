@@ -63,7 +63,7 @@ pub(super) enum SecondWall {
     /// None.
     Refused {
         reason: String,
-        /// Whether nobody was told for a day.
+        /// Whether no run told of it for a day.
         is_news: bool,
     },
 }
@@ -146,7 +146,7 @@ impl<'a> Launch<'a> {
         self.scratch.room()
     }
 
-    /// Starts it. `dress` gives it its environment; `is_listening` says whether somebody answers at
+    /// Starts it. `dress` gives it its environment; `is_listening` says whether a thread serves
     /// [`listening_dir`](Self::listening_dir); `tell` hears of the second wall before the start.
     ///
     /// # Errors

@@ -240,7 +240,7 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
 }
 
 /// Whether a command must not be reminded of a restore that was interrupted: it finishes the
-/// restore, or nobody reads what it says.
+/// restore, or no user reads what it says.
 fn is_silent(command: &Command) -> bool {
     match command {
         Command::Helper(_) | Command::Rollback { command: Rollback::Resume(_) } => true,

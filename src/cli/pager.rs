@@ -18,12 +18,12 @@ use super::error::CliError;
 use super::signals::Taken;
 use super::supervise;
 
-/// If nobody wishes for another one.
+/// The pager unless the user wishes for another one.
 const USUAL_PAGER: &str = "less";
 /// Quits if all fits on the screen, lets colours through, leaves the text on the screen.
 const LESS: &str = "FRX";
 
-/// The pager that somebody wants, unless that is none.
+/// The pager that the user wants, unless that is none.
 pub(super) fn chosen() -> Option<String> {
     let named = |name| std::env::var(name).ok();
     let pager = named("NONO_PAGER").or_else(|| named("PAGER"));

@@ -1,8 +1,8 @@
 //! Before and after the first look at a tree: how long it will take, and what is left out.
 //!
-//! Directories that programs make again are left out unless somebody wants them, and so is what git
+//! Directories that programs make again are left out unless the user wants them, and so is what git
 //! ignores and is large. The engine leaves nothing out by itself; this is a habit of the command
-//! line, and what it costs somebody is named, with the flag that keeps it.
+//! line, and what it costs the user is named, with the flag that keeps it.
 
 use std::collections::{BTreeMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
@@ -79,7 +79,7 @@ fn plus(total: Amount, found: Estimate) -> Amount {
     Amount { entries, bytes: total.bytes.saturating_add(found.bytes as u64) }
 }
 
-/// A number without the digits that nobody knows.
+/// A number without the digits that an estimate does not have.
 fn two_digits(number: f64) -> u64 {
     let unit = 10f64.powf(number.max(1.0).log10().floor() - 1.0).max(1.0);
     ((number / unit).round() * unit) as u64

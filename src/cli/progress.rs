@@ -2,7 +2,7 @@
 //!
 //! A working thread only counts. A thread of the progress line looks at the counts after half a
 //! second and then ten times a second, so that the line appears, and lives, also while nothing can
-//! be counted: during a flush, or while somebody else holds a lock. Where stderr is no terminal, or
+//! be counted: during a flush, or while another process has a lock. Where stderr is no terminal, or
 //! no thread can be started, there is no line.
 
 use std::sync::Arc;

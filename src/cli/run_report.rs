@@ -171,7 +171,7 @@ impl ReportArgs {
             context.error(error);
         }
         if self.json {
-            // Nobody is left to be told when stderr is closed.
+            // No reader is left when stderr is closed.
             let _ = context.json_line(&facts);
         }
         Ok(if written.is_ok() { code } else { code.max(1) })

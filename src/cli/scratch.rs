@@ -2,11 +2,11 @@
 //!
 //! The system's own is shared with everybody, so a command within its grants does not get it. A run
 //! has `nono-UID/NAME` in there: `nono-UID` belongs to this user alone and holds nothing else, so
-//! every file in it is ours, and nobody else can put anything there. The command gets one part of
+//! every file in it is ours, and no other user can put anything there. The command gets one part of
 //! it, the *room*, which it sees at `/tmp` where it has a mount namespace; files that the command
 //! must not reach lie beside the room.
 //!
-//! The files that a command leaves in its room stay for a day, because somebody may look for them.
+//! The files that a command leaves in its room stay for a day, because the user may look for them.
 //! A killed run removes nothing. So each directory is locked (`flock`) by its users: the
 //! supervisor, and the keeper, which lives as long as a process of the command does. The kernel
 //! releases the lock when the last of them has ended, in whatever way, and a later run removes old
@@ -28,7 +28,7 @@ const ROOM: &str = "room";
 /// So long stays what a command left behind.
 const KEPT_SECONDS: i64 = 24 * 60 * 60;
 
-/// A directory of this run alone. Dropped, it goes, unless something is in its room or somebody
+/// A directory of this run alone. Dropped, it goes, unless something is in its room or a process
 /// lives there.
 #[derive(Debug)]
 pub(super) struct Scratch {
@@ -132,14 +132,14 @@ impl Scratch {
         Ok(())
     }
 
-    /// Whether nobody was told of this for a day. It counts as told from now on.
+    /// Whether no run told of this for a day. It counts as told from now on.
     pub(super) fn is_news(&self, topic: &str) -> bool {
         let name = format!("told-{topic}");
         let now = sys::coarse_now().seconds;
         let is_told = |stat: sys::Stat| now.abs_diff(stat.mtime.seconds) < KEPT_SECONDS as u64;
         let is_old =
             self.parent.try_stat(name.as_bytes()).ok().flatten().is_none_or(|s| !is_told(s));
-        // Where others write, nobody knows who was told.
+        // Where others write, the mark of a message proves nothing.
         let is_ours = self.parent.stat_self().is_ok_and(|stat| stat.mode & 0o077 == 0);
         if is_old && is_ours {
             let _ = self.parent.remove_file(name.as_bytes());
@@ -183,7 +183,7 @@ impl Drop for Scratch {
             return;
         }
         match is_free() {
-            // Somebody lives there, and a later run removes it.
+            // A process lives there, and a later run removes it.
             Ok(None) => {}
             Ok(Some(_lock)) => {
                 if let Err(error) = self.parent.remove_dir_all(self.name.as_bytes()) {
@@ -195,7 +195,7 @@ impl Drop for Scratch {
     }
 }
 
-/// The directory of this user; `None` when somebody else has its name.
+/// The directory of this user; `None` when another user has its name.
 fn open_private(temporary: &Dir) -> Result<Option<Dir>, CliError> {
     let name = format!("nono-{}", sys::effective_uid());
     let name = name.as_bytes();
@@ -221,7 +221,7 @@ fn open_private(temporary: &Dir) -> Result<Option<Dir>, CliError> {
     }
 }
 
-/// A directory in which nobody lives any more, and its lock.
+/// A directory in which no process lives any more, and its lock.
 type Abandoned = (Box<[u8]>, FileLock);
 
 fn abandoned(parent: &Dir) -> sys::Result<Vec<Abandoned>> {

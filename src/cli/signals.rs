@@ -19,7 +19,7 @@
 //!
 //! Once a handler is installed, `signal-hook` leaves it there: without anything to do, the signal
 //! would be swallowed. So each signal that is ever taken keeps one action for ever: the usual
-//! effect, if nobody has it.
+//! effect, if no value takes it.
 
 use std::collections::{BTreeMap, btree_map};
 use std::ffi::c_int;
@@ -46,7 +46,7 @@ pub(super) struct Taken {
 
 impl Taken {
     /// Takes signals. `act` registers what happens instead of their usual effect; an action that
-    /// somebody else registered and keeps needs nothing more.
+    /// another value registered and keeps needs nothing more.
     ///
     /// # Errors
     /// When the system refuses; nothing is taken then.

@@ -29,7 +29,7 @@ pub(super) fn hint(session: &SessionDir) -> String {
     }
 }
 
-/// The hint when nobody knows whether the disk has all of that state.
+/// The hint when it is unknown whether the disk has all of that state.
 pub(super) fn hint_when_not_durable(session: &SessionDir) -> String {
     let id = session.id();
     match session.metadata() {

@@ -105,7 +105,7 @@ pub(super) fn say_rebuildable(paths: &[PathBuf], context: &Context) {
     context.say(format_args!("new and not recorded, but can be made again: {named}{others}"));
 }
 
-/// Says in one line what could not be read, so that nobody takes it for recorded.
+/// Says in one line what could not be read, so that the user does not take it for recorded.
 fn say_unread(paths: &[PathBuf], context: &Context) {
     let Some(first) = paths.first() else { return };
     let first = Shown::path(first);

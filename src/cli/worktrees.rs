@@ -240,7 +240,7 @@ fn names(git_dir: &Path, top: &Path) -> bool {
     SETTINGS.into_iter().any(|name| named(name).is_some_and(|named| named == top))
 }
 
-/// A repository of settings in the home directory is not what anybody works on below it.
+/// A repository of settings in the home directory is not what a user works on below it.
 fn is_home(path: &Path) -> bool {
     home_dir().is_ok_and(|home| sys::real_path(&home).is_ok_and(|home| home == path))
 }

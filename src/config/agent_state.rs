@@ -1,6 +1,6 @@
 //! The state of an agent: the files that make it what it is, such as memory, settings and skills.
 //!
-//! A profile names them one by one (`state_paths`), so a file that nobody thought of, maybe with a
+//! A profile names them one by one (`state_paths`), so a file that no profile names, maybe with a
 //! credential, is never in it. Always true: no `state_exclude` place is recorded as a path of its
 //! own, and a pattern of it applies below each recorded directory.
 

@@ -1,4 +1,4 @@
-//! Finding profiles: built in, the user's, or a file that somebody names.
+//! Finding profiles: built in, the user's, or a file that the user names.
 //!
 //! A user's profile hides a built-in one of the same name, and may extend it under that name.
 

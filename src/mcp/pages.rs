@@ -73,7 +73,7 @@ pub(super) fn fitting(lines: impl Iterator<Item = String>, wanted: Option<u64>) 
 pub(super) fn answer(head: &str, recorded: &str, next: Option<String>, data: Value) -> Answer {
     let mut text = head.to_owned();
     if !recorded.is_empty() {
-        // Nobody can write a text that holds the beginning of its own hash.
+        // No program can write a text that holds the beginning of its own hash.
         let mark = &ContentHash::of(recorded.as_bytes()).to_string()[..16];
         let end = if recorded.ends_with('\n') { "" } else { "\n" };
         text.push_str(&format!(

@@ -50,7 +50,7 @@ const PATHS: Argument =
 const ON_CONFLICT: Argument = optional(
     "on_conflict",
     Kind::OneOf(&["refuse", "keep_newer", "overwrite"]),
-    "what to do where somebody changed a path after the session ended; refuse is usual",
+    "what to do where a path was changed after the session ended; refuse is usual",
 );
 
 /// Name of the tool that records the present state.

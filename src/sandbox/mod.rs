@@ -86,7 +86,7 @@ pub enum Network {
 /// Whether a command can be shut in here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Support {
-    /// nono cannot shut anybody in on this operating system or processor.
+    /// nono cannot shut a command in on this operating system or processor.
     NotBuilt,
     /// No Landlock: not built in, or not switched on.
     None,
@@ -99,7 +99,7 @@ pub enum Support {
 }
 
 impl Support {
-    /// Asks the kernel, if this build can shut anybody in.
+    /// Asks the kernel, if this build can shut a command in.
     pub fn of_kernel() -> Self {
         match walls::landlock_abi() {
             Ok(None) => walls::NO_LANDLOCK,

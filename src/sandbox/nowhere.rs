@@ -105,7 +105,7 @@ pub fn is_readable_by_all(_path: &std::path::Path) -> bool {
     false
 }
 
-/// Nobody is.
+/// No process is.
 #[must_use]
 pub fn is_inside() -> bool {
     false

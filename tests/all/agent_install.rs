@@ -12,7 +12,7 @@ use crate::hooks::{quiet, start};
 
 const CLAUDE: &str = ".claude/settings.json";
 
-/// A file of somebody's home directory.
+/// A file of a user's home directory.
 fn home_file(fixture: &Fixture, name: &str, text: &str) -> PathBuf {
     let path = fixture.path("home").join(name);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -177,7 +177,7 @@ fn the_variables_of_the_clients_are_followed() {
         assert_eq!(agent["files"][0]["path"], expected_path(&other.join(hooks)), "{agent}");
         assert_eq!(agent["files"][0]["state"], "installed", "{agent}");
         assert!(run(&["doctor"]).stdout.contains(&format!("{client} with hooks")));
-        // Without the variable, these files are nobody's.
+        // Without the variable, these files are no client's.
         let elsewhere = fixture.nono(&["agent", "uninstall", client]).success();
         assert!(elsewhere.stderr.contains("nothing to change"), "{}", elsewhere.stderr);
         run(&["agent", "uninstall", client]).success();

@@ -110,7 +110,7 @@ fn no_member_can_be_left_out_changed_or_added_without_a_word_from_verify() {
     outside[156] = b'1';
     sign(&mut outside);
     not_intact(&desk, &joined(&parts, linked, &outside), "a hard link");
-    // What nobody asked for.
+    // Members that no archive has.
     let last = parts.len() - 1;
     let mut device = member("files/zz", b'3', 0, b"");
     device[329..345].copy_from_slice(b"0000001\x000000003\0");

@@ -758,7 +758,7 @@ fn no_session_is_called_latest() {
     let listed = desk.fixture.nono(&["rollback", "list", "--json"]).success().json();
     assert_eq!(listed[0]["session_id"], "latest", "{listed:#}");
     for words in [&["status"][..], &["rollback", "show", "latest"], &["undo", "--dry-run"]] {
-        // Somebody renamed it by hand. It is found where it tracks, and nothing recurs for ever.
+        // The user renamed it by hand. It is found where it tracks, and nothing recurs for ever.
         let done = desk.fixture.nono(words);
         assert!(done.code <= 1, "{words:?}: {} {}", done.code, done.stderr);
     }

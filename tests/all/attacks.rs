@@ -290,7 +290,7 @@ fn damaged_half_way() -> (Fixture, String) {
 fn what_a_restore_had_staged_goes_with_its_journal_when_all_of_it_is_in_the_store() {
     let (fixture, id) = damaged_half_way();
     assert_eq!(staging(&fixture).len(), 1);
-    // Somebody else's, or made to look like it: named, and left.
+    // Another user's, or made to look like it: named, and left.
     let foreign = fixture.write(".nono-restore-0123456789abcdef/x", "mine");
     let told = fixture.nono(&["rollback", "resume", &id, "--discard"]).success();
     assert!(told.stderr.contains("removed what it had staged"), "{}", told.stderr);

@@ -60,7 +60,7 @@ fn a_setting_is_changed_and_comments_stay() {
     let told = set(&fixture, &["max_sessions", "20"]).success();
     assert!(told.stderr.contains("max_sessions = 20"), "{}", told.stderr);
     assert_eq!(fs::read_to_string(config(&fixture)).unwrap(), "[rollback]\nmax_sessions = 20\n");
-    // A link to where somebody keeps such files stays one.
+    // A link to where the user keeps such files stays one.
     let kept = fixture.path("dotfiles.toml");
     fs::write(&kept, "# mine\n[undo]\nthreads = 1 # slow\n").unwrap();
     fs::remove_file(config(&fixture)).unwrap();

@@ -36,7 +36,7 @@ impl Scene {
 
     /// Nothing is damaged at any point, and the chosen way out leads to its state.
     fn check(&self, point: u64, abort: bool) {
-        // Before any other command, because the next one clears up what nobody has to decide about.
+        // Before any other command, because the next one clears up what needs no decision.
         if self.has_journal() && !self.has_work() {
             self.check_that_it_is_cleared(point);
         }
@@ -119,7 +119,7 @@ fn a_restore_without_a_safety_snapshot_killed_at_any_point_is_resumed_or_taken_b
             scene.killed_at(point, &as_strs(&arguments))
         } {
             let is_half_way = scene.has_journal() && scene.has_work();
-            // The next command clears up what nobody has to decide about.
+            // The next command clears up what needs no decision.
             scene.verify(point);
             if is_half_way {
                 resumable += 1;
@@ -457,7 +457,7 @@ fn an_announced_baseline_whose_objects_are_lost_is_no_snapshot() {
 #[test]
 fn a_cleanup_keeps_what_an_announced_baseline_needs() {
     let fixture = announced_run().fixture;
-    // The session is busy, so that nobody settles it, and its objects look old.
+    // The session is busy, so that no command settles it, and its objects look old.
     let session = sessions(&fixture).next().unwrap();
     let lock = fs::File::options().write(true).open(session.join(".lock")).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();

@@ -78,7 +78,7 @@ impl<'a> Project<'a> {
         done.stdout
     }
 
-    /// Objects of git stay and are seen by `git fsck`; build products are nobody's loss.
+    /// Objects of git stay and are seen by `git fsck`; build products are no loss.
     fn state(&self) -> State {
         let is_kept =
             |path: &Path| !path.starts_with(".git/objects") && !path.starts_with("target");

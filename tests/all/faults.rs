@@ -178,7 +178,7 @@ pub fn at_point(
     let status = waitpid(Some(pid), WaitOptions::UNTRACED);
     let (_, status) = status.unwrap().unwrap();
     if !status.stopped() {
-        // It ended before; that it did is known now, and nobody else may wait for it.
+        // It ended before; that it did is known now, and no other caller may wait for it.
         std::mem::forget(child);
         return None;
     }

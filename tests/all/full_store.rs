@@ -14,8 +14,8 @@ use crate::small_disk::SmallDisk;
 /// An object that no session names, as an interrupted snapshot leaves it.
 fn leave_orphan(fixture: &Fixture) -> PathBuf {
     let store = LocalStore::open(&fixture.store().join("objects")).unwrap();
-    let hash = store.write(b"nobody needs this").unwrap().hash;
-    assert_eq!(hash, ContentHash::of(b"nobody needs this"));
+    let hash = store.write(b"an unneeded object").unwrap().hash;
+    assert_eq!(hash, ContentHash::of(b"an unneeded object"));
     let hex = hash.to_string();
     let path = fixture.store().join("objects").join(&hex[..2]).join(&hex[2..]);
     assert!(path.exists(), "{}", path.display());

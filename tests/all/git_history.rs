@@ -273,7 +273,7 @@ fn later_commits_of_the_user_are_one_conflict() {
     assert!(forced.says("(4 commits undone)"), "{}", forced.stderr);
     assert_ne!(repository.told().refs, after_run.refs);
     repository.is_sound();
-    // The restore is undone as well, and nobody is asked.
+    // The restore is undone as well, and no question is asked.
     let safety =
         forced.stderr.lines().find_map(|line| line.split_once("take this back: nono ")).unwrap();
     let words: Vec<&str> = safety.1.split(' ').collect();
@@ -464,7 +464,7 @@ fn objects_beyond_a_limit_are_left_out_and_named() {
     let said = "left out: ".to_owned();
     assert!(run.says(&said) && run.says(".git/objects, more than 1 GiB"), "{}", run.stderr);
     assert!(run.says("the command made 1 commit on main"), "{}", run.stderr);
-    // Nobody can tell whether an object that is needed is among those that went.
+    // It is unknown whether an object that is needed is among those that went.
     let restore = ["rollback", "restore", &repository.fixture.latest()];
     let restored = repository.fixture.nono(&restore).fails(1, "not recorded and changed: ");
     assert!(restored.says(".git/objects/"), "{}", restored.stderr);

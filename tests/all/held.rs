@@ -25,7 +25,7 @@ impl Held {
         held
     }
 
-    /// A pipe for a command that somebody else starts, with [`point`](Self::point) in its
+    /// A pipe for a command that another process starts, with [`point`](Self::point) in its
     /// environment.
     pub fn on_pipe(fixture: &Fixture) -> Self {
         let pipe = fixture.path("held");

@@ -82,8 +82,8 @@ fn a_program_that_the_grants_keep_from_starting_is_told_from_one_that_nobody_may
     let (shown, place) = (interpreter.display(), tool.display());
     shell(&format!("cp /bin/sh {shown}; printf '#!{shown}\\nexit 7\\n' > {place}"));
     let run = |more: &[&str]| fixture.nono(&[&["run"], more, &["--", "./tool"]].concat());
-    let nobody = run(&[]);
-    nobody.fails(126, "Permission denied");
+    let not_executable = run(&[]);
+    not_executable.fails(126, "Permission denied");
     fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).unwrap();
     let kept = run(&[]).fails(126, "within its grants");
     assert!(kept.stderr.contains("--read PATH"), "{}", kept.stderr);
@@ -156,7 +156,7 @@ fn a_restore_that_is_offered_after_a_failure_works() {
     let said = record_unwalled(&fixture, "head -c 2000000 /dev/urandom > b").fails(1, "pace");
     let offered = said.stderr.lines().find_map(|line| line.split_once("nono rollback restore "));
     let (_, id) = offered.unwrap_or_else(|| panic!("{}", said.stderr));
-    // Nobody read the contents, and nobody says so.
+    // The contents were not read, and no line says that they were.
     assert!(said.stderr.contains("not read"), "{}", said.stderr);
     disk.remount("size=16m");
     fixture.nono(&["rollback", "restore", id]).success();

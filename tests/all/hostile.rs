@@ -1,4 +1,4 @@
-//! Stores that somebody has forged with care: every hash fits, and what is hashed is a lie. Nothing
+//! Stores that are forged with care: every hash fits, and what is hashed is a lie. Nothing
 //! outside the tracked path changes, whatever command reads them.
 
 use std::fs;

@@ -268,7 +268,7 @@ fn is_covered(path: &Path, by: &BTreeSet<PathBuf>) -> bool {
 }
 
 /// Whether a path lies in a directory that its owner may not look into: what others do there is
-/// seen by nobody.
+/// not seen.
 fn is_out_of_sight(path: &Path, before: &Seen) -> bool {
     let is_closed = |dir: &Path| before.get(dir).is_some_and(|(mode, ..)| mode & 0o500 != 0o500);
     path.ancestors().skip(1).any(is_closed)

@@ -172,7 +172,7 @@ fn a_second_import_changes_nothing() {
 fn a_restore_undoes_the_recorded_command_and_leaves_what_the_record_does_not_name() {
     let fixture = Fixture::new();
     state_after(&fixture);
-    // The other program left these out, or they came later: nobody knows.
+    // The other program left these out, or they came later: it is unknown.
     fixture.write(".env", "SECRET=1\n");
     fixture.write("node_modules/a/index.js", "x\n");
     fixture.write("src/later.py", "later\n");

@@ -166,7 +166,7 @@ fn outside_and_without_walls_nothing_is_said_to_be_inside() {
     let fixture = fixture();
     let arguments = ["run", "--no-sandbox", "--", PROGRAM, "rollback", "list"];
     assert!(!fixture.nono(&arguments).success().says("inside"));
-    // A variable of a run that is over names nobody.
+    // A variable of a run that is over names no supervisor.
     let mut command = fixture.command(&["snapshot"]);
     command.env("NONO_SOCKET", "/nowhere/nono.sock").env("NONO_SESSION", "20260101-000000-1");
     let lost = crate::fixture::finished(command.output().unwrap());

@@ -104,7 +104,7 @@ fn a_pinned_session_stays_until_it_is_unpinned_or_named() {
         let (other, _) = record(&fixture, &[], &format!("{selection:?}").replace('"', ""));
         age(&fixture, &other, 50);
     }
-    // By its name it goes, and nobody overlooks what it is.
+    // By its name it goes, and the answer says what it is.
     let refused = fixture.nono(&["rollback", "cleanup", &id]).fails(2, "nothing was removed");
     assert!(refused.stderr.contains(&format!("{id} is pinned.")), "{}", refused.stderr);
     fixture.nono(&["rollback", "cleanup", &id, "--yes"]).success();
@@ -185,7 +185,7 @@ fn a_question_that_is_declined_is_no_error() {
     terminal.wait_for("ended with 1");
     assert!(terminal.screen().contains("nothing was removed"), "{}", terminal.screen());
     assert_eq!(ids(&fixture), [id]);
-    // Nobody was asked, and it was not done.
+    // The user was not asked, and it was not done.
     fixture.nono(&["rollback", "cleanup", "--all"]).fails(2, "nothing was removed");
 }
 

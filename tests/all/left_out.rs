@@ -238,7 +238,7 @@ fn large_ignored_things_are_named_when_they_are_gone_or_changed() {
         says(&run, &format!("not recorded and {told}").replace('P', project.to_str().unwrap()));
     }
     says(&run, "data/ and more than 5000 entries");
-    // A file that was moved away and back has another time of change; nobody knows what became of
+    // A file that was moved away and back has another time of change; it is unknown what became of
     // it.
     let lost = [
         ("big.iso", "gone"),
@@ -258,7 +258,7 @@ fn large_ignored_things_are_named_when_they_are_gone_or_changed() {
     for (part, code) in [("src", 0), ("big.iso", 1), ("data/18", 1), ("logs", 1)] {
         assert_eq!(fixture.nono(&["rollback", "restore", "latest", part]).code, code, "{part}");
     }
-    // Somebody brings it back as it was: a restore cannot know.
+    // The user brings it back as it was: a restore cannot know.
     let show = fixture.nono(&["rollback", "show", "latest", "--json"]).success().json();
     let noted = &show["snapshots"][0]["not_captured"][0]["state"];
     assert_eq!(noted["kind"], "file", "{show}");

@@ -1,5 +1,5 @@
-//! How the program behaves beside others: as many threads as it may, a low priority for what nobody
-//! waits for, a progress line where somebody looks, and an end at Ctrl-C that changes nothing.
+//! The program beside others: as many threads as allowed, low priority for work that no user
+//! waits for, a progress line where a user looks, and an end at Ctrl-C that changes nothing.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

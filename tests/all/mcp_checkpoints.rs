@@ -112,7 +112,7 @@ fn of_two_agents_in_one_project_the_one_that_announced_the_call_has_the_checkpoi
     assert_eq!(at["session_id"], id_of("claude-code"));
     let at = checkpoint(&second, &mut client, "two");
     assert_eq!(at["session_id"], id_of("codex"));
-    // Nobody announced it: the newest session.
+    // No agent announced it: the newest session.
     let at = client.call("checkpoint", json!({"label": "three"}));
     assert_eq!(at["session_id"], id_of("codex"));
     let of = |client: &str| prompts(&fixture, &id_of(client));

@@ -1,4 +1,4 @@
-//! Somebody works on while a restore is at work or interrupted: nothing of theirs is lost, nothing
+//! The user works on while a restore is at work or interrupted: nothing of theirs is lost, nothing
 //! outside is touched, and success means that the state that was asked for is on the disk.
 
 use std::fs;
@@ -40,7 +40,7 @@ fn mark(path: &Path) -> String {
     format!("mine, in {}", fs::metadata(path).unwrap().ino())
 }
 
-/// Somebody's work on a project; gives the contents that must not be lost.
+/// A user's work on a project; gives the contents that must not be lost.
 type Meddle = fn(&Scene) -> Vec<String>;
 
 fn edit_in_place(scene: &Scene) -> Vec<String> {

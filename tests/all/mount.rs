@@ -82,7 +82,7 @@ fn record(root: &Path, project: &Path) -> Recording {
     };
     let recording =
         Recording::start(&request, std::sync::Arc::new(nono_engine::progress::NoProgress)).unwrap();
-    // A baseline appears when it is durable; until then somebody holds the session's lock.
+    // A baseline appears when it is durable; until then a thread holds the session's lock.
     drop(recording.manager().session().lock().unwrap());
     recording
 }

@@ -158,7 +158,7 @@ fn guard(server: &Path) -> Option<PathBuf> {
     children.find(|child| text(&called(child)).contains("\0__mount-guard\0"))
 }
 
-/// Whether nobody but its parent may still know of it.
+/// Whether only its parent may still know of it.
 fn has_ended(process: &Path) -> bool {
     fs::read(process.join("cmdline")).unwrap_or_default().is_empty()
 }

@@ -499,10 +499,10 @@ fn what_is_no_pack_is_named_and_a_cleanup_moves_it_aside() {
     project(&fixture);
     snapshot(&fixture);
     let packs = fixture.store().join("objects/packs");
-    // The same name twice, as when somebody puts a backup back.
+    // The same name twice, as when a user puts a backup back.
     for round in 1..3 {
         fs::write(packs.join("a".repeat(32)), "cut short").unwrap();
-        // A power failure leaves such a thing: nobody needs it, so nothing is damaged.
+        // A power failure leaves such a thing: no snapshot needs it, so nothing is damaged.
         let verified = fixture.nono(&["rollback", "verify", "latest"]).success();
         assert!(verified.stderr.contains("is damaged"), "{}", verified.stderr);
         snapshot(&fixture);

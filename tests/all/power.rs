@@ -58,7 +58,7 @@ impl Operation {
     }
 }
 
-/// A generator that anybody can repeat from its seed.
+/// A generator that can be repeated from its seed.
 struct Random(u64);
 
 impl Random {
@@ -420,9 +420,9 @@ fn a_flush_that_is_left_out_is_found_out() {
     let (scene, other) = shared_pack();
     let cleanup = ["rollback", "cleanup", "--compact", "--yes", &other];
     let trouble = scene.go_through("mutant", &cleanup, Flushes::Without("sync-all"), &RESUME, 8);
-    trouble.expect_err("packs went before the new ones were flushed, and nobody noticed");
+    trouble.expect_err("packs went before the new ones were flushed, unnoticed");
     let (scene, archive) = session_in_an_archive(4);
     let import = ["archive", "import", &archive];
     let trouble = scene.go_through("mutant", &import, Flushes::Without("sync-all"), &RESUME, 4);
-    trouble.expect_err("a session appeared before its manifests were flushed, and nobody noticed");
+    trouble.expect_err("a session appeared before its manifests were flushed, unnoticed");
 }

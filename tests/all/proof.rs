@@ -61,7 +61,7 @@ fn a_fact_that_sed_changed_is_found_without_a_root_and_a_forged_one_with_it() {
         fs::write(&path, text.replace(fact, forged)).unwrap();
         let told = fixture.nono(&["rollback", "verify", "latest"]).fails(1, "");
         assert!(told.says("it was changed, and not by nono"), "{}", told.stdout);
-        // It keeps nobody from an undo, which does not launder it.
+        // It keeps no user from an undo, which does not launder it.
         fixture.nono(&["rollback", "restore", "latest"]).success();
         fixture.nono(&["rollback", "verify", "latest"]).fails(1, "");
         verify(&fixture, &printed_root(&run)).fails(1, "");
@@ -101,7 +101,7 @@ fn a_command_that_edits_its_own_record_cannot_change_what_is_said_of_it() {
     let run = fixture.nono(&run).success();
     let list = fixture.nono(&["rollback", "list", "--json"]).success().json();
     assert_eq!(list[0]["command"][2], edit);
-    // The root is of what really ran, and that somebody meddled is not forgotten.
+    // The root is of what really ran, and that the store was edited is not forgotten.
     let told = verify(&fixture, &printed_root(&run)).fails(1, "");
     assert!(told.says("proved by the root: the command"), "{}", told.stdout);
     assert!(told.says("it was changed, and not by nono"), "{}", told.stdout);

@@ -103,7 +103,7 @@ fn where_the_store_is_read_only(fixture: &Fixture, script: &str, arguments: &[&s
 
 fn can_mount(fixture: &Fixture) -> bool {
     if !rustix::process::geteuid().is_root() {
-        // In a user namespace, the owners of the project would be nobody that can be set.
+        // In a user namespace, the owners of the project could not be set.
         needs_root("mounts a store without another owner");
         return false;
     }

@@ -271,7 +271,7 @@ fn another_store_has_a_good_copy_and_is_not_trusted() {
         .fails(1, "/nowhere");
 }
 
-/// Such a file takes no space, and nobody lives to see the end of it.
+/// Such a file takes no space, and no reader comes to the end of it.
 fn claim_petabytes(path: &Path) {
     fs::remove_file(path).unwrap();
     fs::File::create(path).unwrap().set_len(1 << 50).unwrap();
@@ -349,7 +349,7 @@ fn damaged_manifests_are_replaced_made_again_or_kept_aside() {
     assert_eq!(list[0]["snapshot_count"], 3);
     fixture.nono(&["rollback", "restore", &id, "--snapshot", "0", "--force"]).success();
     assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "1");
-    // A readable file that is not the noted one stays: nobody knows which of them is right.
+    // A readable file that is not the noted one stays: it is unknown which of them is right.
     let good = fs::read(&middle).unwrap();
     let edited = String::from_utf8(good.clone())
         .unwrap()
@@ -359,7 +359,7 @@ fn damaged_manifests_are_replaced_made_again_or_kept_aside() {
     assert_eq!(kept.code, 1);
     assert_eq!(kept.json()["repair"]["lost"][0]["what"], "the manifest of snapshot 1");
     assert_eq!(fs::read(&middle).unwrap(), edited.as_bytes());
-    // A file that nobody can read, and no other store has, is moved.
+    // A file that cannot be read, and that no other store has, is moved.
     overwrite(&middle, b"\0");
     assert_eq!(verify(&["--repair"]).code, 1);
     assert!(!middle.exists());

@@ -374,7 +374,7 @@ fn in_a_directory_of_somebody_else_all_is_restored_but_its_time() {
     let shared = fixture.project().join("shared");
     let file = fixture.write("shared/file", "1");
     if !rustix::process::geteuid().is_root() {
-        needs_root("can make a directory of somebody else");
+        needs_root("can make a directory of another user");
         return;
     }
     chown(&shared, Some(0), Some(0)).unwrap();
@@ -398,7 +398,7 @@ fn in_a_directory_of_somebody_else_all_is_restored_but_its_time() {
 #[test]
 fn what_taking_back_may_not_set_is_said() {
     if !rustix::process::geteuid().is_root() {
-        needs_root("can make a directory of somebody else");
+        needs_root("can make a directory of another user");
         return;
     }
     let mut taken_back = 0;

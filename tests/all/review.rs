@@ -422,7 +422,7 @@ fn later_changes_are_asked_about_before_they_are_undone() {
 }
 
 #[test]
-fn nobody_is_asked_without_a_terminal_or_a_change_or_when_not_wanted() {
+fn no_question_comes_without_a_terminal_or_a_change_or_when_not_wanted() {
     let fixture = fixture();
     let run = fixture.record("echo later > changed").success();
     assert!(run.stderr.contains("undo it:"), "{}", run.stderr);
@@ -439,7 +439,7 @@ fn nobody_is_asked_without_a_terminal_or_a_change_or_when_not_wanted() {
         terminal.wait_for("code 0");
     }
     terminal.line("clear");
-    // In the background nobody may take the terminal.
+    // In the background no program may take the terminal.
     terminal.line(&format!(
         "{NONO} run --rollback -- sh -c 'echo 3 >> changed' & wait $!; echo code $?"
     ));

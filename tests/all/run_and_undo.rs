@@ -494,7 +494,7 @@ fn latest_is_no_older_session_because_the_newest_cannot_be_read() {
         let shown = fixture.nono(&["rollback", "cat", "latest", "f"]).success().stdout;
         assert_eq!(shown, "two");
     }
-    // One that is surely older matters to nobody, and neither does what was never a session.
+    // One that is surely older is ignored, and so is what was never a session.
     fs::write(&manifest, "{").unwrap();
     fs::create_dir_all(fixture.store().join("99991231-000000-1/snapshots")).unwrap();
     fixture.nono(&["snapshot"]).success();

@@ -258,7 +258,7 @@ fn without_the_sandbox_the_command_may_do_what_you_may() {
     assert!(fixture.path("outside/new").exists());
 }
 
-/// Answers one connection, if anybody comes.
+/// Answers one connection, if a client comes.
 fn listen() -> (std::net::TcpListener, u16) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -121,7 +121,7 @@ fn only_what_a_run_made_is_removed() {
     let dead = shared(&fixture).join("0123456789ac");
     fs::create_dir(&dead).unwrap();
     symlink(fixture.project(), dead.join("link")).unwrap();
-    // Even if nobody can look into it.
+    // Even if it cannot be listed.
     fs::set_permissions(&dead, fs::Permissions::from_mode(0o000)).unwrap();
     run(&fixture, &format!("while [ -e {} ]; do sleep 0.05; done", dead.display()));
     for path in kept.iter().chain([&file]) {

@@ -329,7 +329,7 @@ fn what_is_said_of_the_state_before_is_true_when_its_flush_fails() {
     let run = record(":EIO", &|| {}).success();
     assert!(run.stderr.contains("it was read back"), "{}", run.stderr);
     restored();
-    // Always: nobody knows, until a disk that works is asked.
+    // Always: it is unknown, until a disk that works is asked.
     let run = record("+:EIO", &|| {}).fails(1, "not safely on the disk");
     assert!(!run.stderr.contains("is safe:"), "{}", run.stderr);
     let id = fixture.latest();

@@ -1,4 +1,4 @@
-//! What `nono undo` is about: what the session did, and nothing that somebody else did later.
+//! The scope of `nono undo`: the changes of the session, and no later change of another origin.
 
 use std::fs;
 

@@ -90,7 +90,7 @@ fn later_edits_that_touch_the_step_are_a_conflict_and_the_file_stays() {
     assert_eq!(read(&fixture, "text").unwrap(), mine);
     assert_eq!(read(&fixture, "made/new").unwrap(), "changed\n");
     assert_eq!(read(&fixture, "made/other").unwrap(), "mine\n");
-    // What nobody touched came back all the same.
+    // The untouched files came back all the same.
     assert_eq!(read(&fixture, "src/a.c").unwrap(), "int a;\n");
 }
 

@@ -1,4 +1,4 @@
-//! Files that something writes to while they are read: named wherever somebody looks.
+//! Files that something writes to while they are read: named wherever a user looks.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -90,7 +90,7 @@ fn what_only_the_user_edited_between_the_prompts_stays_and_is_named() {
         assert_eq!(text(&fixture, "agents").unwrap(), "2\n");
         assert_eq!(text(&fixture, "notes/two").unwrap(), "2\n");
         assert_eq!(text(&fixture, "gone"), None);
-        // The same after the redo, which is nobody's edit.
+        // The same after the redo, which is no user's edit.
         let planned = fixture.nono(&["undo", "--dry-run", "--json"]).success().json();
         assert_eq!(named(&fixture, &planned, "spared"), spared, "{planned}");
         // The state is another thing.
@@ -456,7 +456,7 @@ fn an_edit_of_the_user_that_the_agent_destroyed_is_named_with_the_way_to_it() {
     agent.turn_end();
     fixture.write("b", "mine");
     fixture.write("own", "mine");
-    // The user takes this back by hand: nobody destroyed it.
+    // The user takes this back by hand: no edit was destroyed.
     fixture.write("c", "mine");
     agent.prompt("two");
     agent.shell("git checkout -q b; rm own");

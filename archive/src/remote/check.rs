@@ -73,7 +73,7 @@ pub struct CheckReport {
 /// Reads every archive of a session, and judges every chain.
 ///
 /// # Errors
-/// When the place does not answer, or somebody asked to stop. Damage is no error: it is in the
+/// When the place does not answer, or the caller asked to stop. Damage is no error: it is in the
 /// report.
 pub fn check(
     place: &Place,

@@ -109,7 +109,7 @@ pub enum RemoteError {
     /// What is here cannot be verified.
     #[error(transparent)]
     Verify(VerifyError),
-    /// Somebody asked to stop.
+    /// The caller asked to stop.
     #[error("stopped")]
     Cancelled,
 }
@@ -124,7 +124,7 @@ impl From<VerifyError> for RemoteError {
 }
 
 impl RemoteError {
-    /// Whether somebody asked to stop.
+    /// Whether the caller asked to stop.
     pub fn is_cancelled(&self) -> bool {
         matches!(self, Self::Cancelled | Self::Archive(ArchiveError::Cancelled))
     }

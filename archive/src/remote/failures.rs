@@ -1,4 +1,4 @@
-//! Pushes that failed with nobody watching: after a run, in a process of their own.
+//! Pushes that failed without a terminal: after a run, in a process of their own.
 //!
 //! `$XDG_STATE_HOME/nono/pushes/REMOTE/SESSION.json` says why the push of a session failed, with the
 //! remote's name in hexadecimal digits. The next push there that sends the session removes the note,

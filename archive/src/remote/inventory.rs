@@ -32,7 +32,7 @@ pub struct Inventory {
     pub cut_off: Vec<ArchiveName>,
     /// Archives that are not encrypted, where all of them have to be.
     pub unencrypted: Vec<String>,
-    /// Folders of sessions that are symlinks, which nobody follows.
+    /// Folders of sessions that are symlinks, which no command follows.
     pub linked: Vec<String>,
 }
 
@@ -67,8 +67,8 @@ impl Inventory {
         of_it.cloned().collect()
     }
 
-    /// Takes the archives out that are not encrypted: at a place whose archives all are, somebody
-    /// else has put them there.
+    /// Takes the archives out that are not encrypted: at a place whose archives all are, another
+    /// user has put them there.
     #[must_use]
     pub fn encrypted_only(mut self) -> Self {
         for held in self.sessions.values_mut() {

@@ -23,7 +23,7 @@ use nono_engine::verify::{DamagedObject, SnapshotCheck, Verifier, VerifyOptions,
 /// which every byte came from archives are not read again.
 ///
 /// # Errors
-/// When the store cannot be used, or somebody asked to stop. What cannot be mended is no error: it
+/// When the store cannot be used, or the caller asked to stop. Lasting damage is no error: it
 /// is in the reports.
 pub fn prove(
     place: &Place,
@@ -141,7 +141,7 @@ fn look(root: &Path, ids: &[String], progress: &dyn Progress) -> Result<Vec<Foun
 /// copied, and these damaged objects. Returns whether packs were moved.
 ///
 /// # Errors
-/// When one cannot be moved, or somebody asked to stop.
+/// When one cannot be moved, or the caller asked to stop.
 pub(super) fn set_aside(
     root: &Path,
     damaged: impl IntoIterator<Item = ContentHash>,

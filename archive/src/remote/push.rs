@@ -144,7 +144,7 @@ impl Pushing<'_> {
     fn push(&mut self, number: u64) -> Result<Option<ArchiveReport>, RemoteError> {
         let mut full = self.request.full;
         let mut stored = None;
-        // Twice at most: a parent that goes meanwhile leaves a delta that nobody can use.
+        // Twice at most: a parent that goes meanwhile leaves a delta that cannot be used.
         for _ in 0..2 {
             if self.is_had(number, full)? {
                 break;
@@ -242,7 +242,7 @@ impl Pushing<'_> {
         agreed
     }
 
-    /// Whether somebody with the history here went on from an archive of a snapshot.
+    /// Whether a pusher with the history here went on from an archive of a snapshot.
     fn is_needed(&self, number: u64) -> Result<bool, RemoteError> {
         let deltas = self.held.deltas_on(number);
         let identities = self.request.encryption.identities();

@@ -1,6 +1,6 @@
 //! Notes of uploads in parts that go on, so that the next push clears up after a killed one.
 //!
-//! A provider keeps the parts of an unfinished upload and lists them to nobody. The notes lie in
+//! A provider keeps the parts of an unfinished upload and does not list them. The notes lie in
 //! `$XDG_STATE_HOME/nono/uploads`, one file each. The pusher holds a lock on its note, so a note
 //! without a lock is of a dead pusher.
 

@@ -101,7 +101,7 @@ impl Iterator for Files<'_> {
             let group = self.groups.get(&*path).copied().filter(|_| is_file);
             let path = [b"files/", &*path].concat();
             let first = group.and_then(|group| self.first.get(&group));
-            // A list of links that somebody else made may link what is not equal.
+            // A list of links that another program made may link what is not equal.
             let equal = first.filter(|(_, first)| first.may_be_one_file(&state));
             let link = equal.map(|(path, _)| path.clone());
             if let (Some(group), None) = (group, first) {

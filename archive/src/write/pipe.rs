@@ -74,7 +74,7 @@ impl Write for Pipe {
         let empty = self.emptied.try_recv();
         let empty = empty.unwrap_or_else(|_| Vec::with_capacity(CHUNK_BYTES));
         let filled = std::mem::replace(&mut self.chunk, empty);
-        let gone = |_| io::Error::new(io::ErrorKind::BrokenPipe, "nobody takes the archive");
+        let gone = |_| io::Error::new(io::ErrorKind::BrokenPipe, "no reader takes the archive");
         self.filled.send(filled).map_err(gone)
     }
 }

@@ -11,7 +11,7 @@ use nono_engine::path_text::encode;
 use nono_engine::progress::Progress;
 use nono_engine::store::{ObjectSource, StoreError, read_root_tree, read_tree};
 
-/// A few trees can name more paths than anybody can visit, so each walk is [`asking`] whether to go
+/// A few trees can name more paths than a walk can visit, so each walk is [`asking`] whether to go
 /// on.
 ///
 /// A walk through the trees of a snapshot: a directory stands before what is in it. Holds the lists

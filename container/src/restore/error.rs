@@ -81,7 +81,7 @@ pub enum RestoreError {
         /// The failure.
         cause: Box<RestoreError>,
     },
-    /// A failure after which volumes stay between two states, because somebody uses them.
+    /// A failure after which volumes stay between two states, because a container uses them.
     #[error(
         "{cause}. The volumes are between two states, and {safety} holds the state before: then \
          type `nono container resume {session}`, or `nono container resume {session} --abort`"
@@ -172,7 +172,7 @@ pub enum RestoreError {
          with it: restore into a new container instead (without --replace)"
     )]
     NoPolicyChange,
-    /// Somebody asked to stop.
+    /// The caller asked to stop.
     #[error("stopped; nothing was restored")]
     Cancelled,
     /// The engine or the history failed.

@@ -155,7 +155,7 @@ fn run(
         Err(error) if error.is_conflict() || error.is_not_found() => return Ok(None),
         answer => answer?,
     };
-    // Podman notes the end of a command minutes later, unless somebody is attached to it.
+    // Podman notes the end of a command minutes later, unless a client is attached to it.
     let request = docker.client().start_exec(&made.id, None::<StartExecOptions>);
     let mut output = match docker.call(operation, Patience::Quick, request) {
         Err(error) if error.is_conflict() || error.is_not_found() => return Ok(None),

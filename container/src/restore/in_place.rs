@@ -4,8 +4,8 @@
 //! both directions can be repeated after a crash.
 //!
 //! Always true: a volume is cleared only after a look at it and at its users, in that moment. The
-//! state that goes is known: recorded since nobody could write it, or our own filling. After a crash
-//! nobody knows, so the present state is recorded first.
+//! state that goes is known: recorded since the last user left, or our own filling. After a crash
+//! it is unknown, so the present state is recorded first.
 
 use super::contents::Contents;
 use super::journal::{self, InPlace, Journal, Step};
@@ -130,7 +130,7 @@ fn forward(
 fn back(job: Job<'_>, journal: &Journal) -> Result<Vec<String>, RestoreError> {
     let in_place = part(job, journal)?;
     let history = job.history.reopened()?;
-    // Nobody stops the way back.
+    // The way back cannot be stopped.
     let job = Job { progress: &NoProgress, ..job };
     let not_made = put(job, &history, in_place.safety_snapshot, in_place, &mut false)?;
     journal::remove(job.history)?;
@@ -163,7 +163,7 @@ fn way_back(
         let safety = format!("{session}/{}", in_place.safety_snapshot);
         return RestoreError::Between { cause: in_use.into(), safety, session };
     }
-    // Somebody wrote there, and is gone.
+    // A program wrote there, and is gone.
     if matches!(cause, RestoreError::Different { .. })
         && let Err(failure) = record(job, in_place, safety)
     {

@@ -44,7 +44,7 @@ pub(super) struct Journal {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Step {
-    /// Volumes and the container are being made: nobody uses them yet.
+    /// Volumes and the container are being made: no process uses them yet.
     Making,
     /// All is made and checked: it can be finished as well as taken back.
     Ready,

@@ -1,8 +1,8 @@
 //! Containers that a restore put aside: stopped, and kept until `cleanup` removes them.
 //!
 //! Always true: a container goes only as long as it stands as the restore left it, and beside the
-//! one that took its place; and only after a snapshot of all of it. One that somebody renamed or
-//! started is that person's: it leaves the list and stays.
+//! one that took its place; and only after a snapshot of all of it. One that a user renamed or
+//! started is that user's: it leaves the list and stays.
 
 use std::collections::HashSet;
 
@@ -44,9 +44,9 @@ pub enum KeptOutcome {
     Removed,
     /// It stays, because it is not old enough.
     Young,
-    /// It stays, and leaves the list: somebody uses it.
+    /// It stays, and leaves the list: a user has it.
     InUse,
-    /// Somebody removed it before.
+    /// A user removed it before.
     Gone,
     /// It stays, because it could not be recorded or removed.
     Failed,
@@ -172,12 +172,12 @@ fn judge(
     let in_use = |reason: &str| Ok((KeptOutcome::InUse, reason.to_owned()));
     let found = match docker.inspect(&kept.id) {
         Err(ContainerError::NoSuchContainer { .. }) => {
-            return Ok((KeptOutcome::Gone, "somebody removed it".to_owned()));
+            return Ok((KeptOutcome::Gone, "it was removed by other means".to_owned()));
         }
         found => found?,
     };
     if name_of(&found) != Some(&kept.name) {
-        return in_use("somebody renamed it");
+        return in_use("it was renamed");
     }
     if !matches!(&*state_of(&found), "exited" | "created" | "dead") {
         return in_use("it is at work");
@@ -212,7 +212,7 @@ fn record_and_remove(
     let trees: Vec<&str> = record.volumes().filter_map(|mount| mount.tree.as_deref()).collect();
     recorded::whole(&in_session, taken.number, &trees)?;
     let snapshot = format!("{}/{}", taken.session_id, taken.number);
-    // Somebody may have started it meanwhile.
+    // A user may have started it meanwhile.
     let (outcome, reason) = judge(docker, kept, max_age)?;
     if outcome != KeptOutcome::Removed {
         return Err(RestoreError::NotRemoved { name: kept.name.clone(), reason });
@@ -257,7 +257,7 @@ pub(super) fn parked(job: Job<'_>, id: &str) -> Result<Option<KeptContainer>, Re
             Err(ContainerError::NoSuchContainer { .. }) => return Ok(None),
             found => found?,
         };
-        // Else somebody gave it a name of its own again.
+        // Else a user gave it a name of its own again.
         if name_of(&found) == Some(&kept.name) {
             return Ok(Some(kept));
         }

@@ -149,7 +149,7 @@ fn create_volume(job: Job<'_>, name: &str, tree: Option<&str>) -> Result<(), Res
     let made = job.docker.call(operation, Patience::Quick, request)?;
     // The engine gives an existing volume of that name, too.
     if made.labels.get(LABEL_RESTORED_FROM) != Some(&job.snapshot()) {
-        let reason = format!("a volume {name} was made by somebody else meanwhile");
+        let reason = format!("a volume {name} was made by another program meanwhile");
         return Err(RestoreError::Refused { snapshot: job.snapshot(), reason });
     }
     Ok(())

@@ -9,11 +9,11 @@
 //!
 //! Always true: planning changes nothing. A container starts only after its volumes were read back
 //! and compared with the snapshot, in everything that the source of the reading carries. A failure
-//! takes back what was made. Nothing is cleared or removed that somebody may have written and that
-//! is in no snapshot: what is not known is recorded first ([`SafetySnapshot`]), or kept. Before the first change a journal exists beside the history
-//! (`journal.rs`); after a crash [`resume()`] finishes the work or takes it back, and until then no
-//! other restore of the session begins. Every step goes by the engine's ids, so a step that was
-//! done already is done once.
+//! takes back what was made. Nothing is cleared or removed that a program may have written and that
+//! is in no snapshot: what is not known is recorded first ([`SafetySnapshot`]), or kept. Before the
+//! first change a journal exists beside the history (`journal.rs`); after a crash [`resume()`]
+//! finishes the work or takes it back, and until then no other restore of the session begins. Every
+//! step goes by the engine's ids, so a step that was done already is done once.
 
 mod compare;
 mod contents;
@@ -107,7 +107,7 @@ impl Way {
 pub struct RestoreOptions {
     /// The way.
     pub way: Way,
-    /// The name of a new container; a unique one with the time if nobody says.
+    /// The name of a new container; a unique one with the time without it.
     pub name: Option<String>,
     /// Whether the new container is started, unless [`NotStarted`] says why not. A replacement
     /// always is.
@@ -156,7 +156,7 @@ pub struct RestoreReport {
 }
 
 impl RestoreReport {
-    /// The report of a plan that nobody carries out.
+    /// The report of a plan that is not carried out.
     pub fn dry_run(plan: ContainerPlan) -> Self {
         Self {
             plan,

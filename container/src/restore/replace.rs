@@ -7,8 +7,9 @@
 //! 2. the new container gets its name, is started, and has to prove that it works.
 //!
 //! If it does not, it is removed, and the original gets back its name, its restart policy and its
-//! state. After a crash the new container may have worked for somebody: then it is kept, too. The restart policy matters: an original with `always` would come back with the engine and
-//! take the ports.
+//! state. After a crash the new container may have worked for a user: then it is kept, too. The
+//! restart policy matters: an original with `always` would come back with the engine and take the
+//! ports.
 
 use bollard::models::{
     ContainerInspectResponse, ContainerUpdateBody, RestartPolicy, RestartPolicyNameEnum,
@@ -124,7 +125,7 @@ pub(super) fn forward(
     };
     let docker = job.docker;
     let is_there = original_of(job, original)?.is_some();
-    // Somebody may have removed it since an interruption: the new one has its place then.
+    // A user may have removed it since an interruption: the new one has its place then.
     if is_there {
         sys::before_request("container-replace-policy")?;
         set_restart_policy(docker, &original.id, no_restart())?;
@@ -163,7 +164,7 @@ pub(super) fn forward(
 }
 
 /// Brings the original back as it was. The new container and its volumes are removed; one that has
-/// worked for somebody is kept, and its name is returned.
+/// worked for a user is kept, and its name is returned.
 pub(super) fn back(
     job: Job<'_>,
     journal: &Journal,

@@ -7,7 +7,7 @@
 //! - [`MemoryStorage`]: maps, for tests of everything above the storage.
 //!
 //! ```text
-//! a storage       histories, by an id that nobody chooses
+//! a storage       histories, by an id that no user chooses
 //!   a history     facts that change (HistoryFacts), snapshots by number, two documents
 //!     a snapshot  a manifest, and objects: the record, volumes, changed files
 //!   a container   a lock, and the journal of its pause
@@ -51,7 +51,7 @@ pub trait SnapshotStorage: fmt::Debug + Send + Sync {
     /// Its directory on this machine, if it has one: nothing that contains it may be cleared.
     fn directory(&self) -> Option<&Path>;
 
-    /// Whether it is there still: somebody may remove it at any time.
+    /// Whether it is there still: a user may remove it at any time.
     ///
     /// # Errors
     /// When that cannot be told.
@@ -91,7 +91,7 @@ pub trait SnapshotStorage: fmt::Debug + Send + Sync {
         change: &mut dyn FnMut(&mut ContainerSession),
     ) -> Result<(), ContainerError>;
 
-    /// Removes a history with its snapshots. The reason if it has to stay: somebody is at work on
+    /// Removes a history with its snapshots. The reason if it has to stay: a process is at work on
     /// it, it is pinned, or a restore needs it. One that is gone is removed.
     ///
     /// # Errors
@@ -111,7 +111,7 @@ pub trait SnapshotStorage: fmt::Debug + Send + Sync {
     fn manifest(&self, history: &str, number: u64) -> Result<SnapshotManifest, ContainerError>;
 
     /// Adds a snapshot of the state that `work` puts into the draft. `work` is called once, while
-    /// nobody else writes the history and no object of the storage goes. When this returns, the
+    /// no other process writes the history and no object of the storage goes. When it returns, the
     /// snapshot is durable.
     ///
     /// # Errors
@@ -171,7 +171,7 @@ pub trait SnapshotStorage: fmt::Debug + Send + Sync {
     /// When they cannot be listed.
     fn paused(&self) -> Result<Vec<String>, ContainerError>;
 
-    /// Keeps others from something, unless somebody is at work on it: `None`.
+    /// Keeps others from something, unless a process is at work on it: `None`.
     ///
     /// # Errors
     /// When the lock cannot be made.
@@ -272,7 +272,7 @@ pub struct HistoryFacts {
     pub id: String,
     /// When it began.
     pub started: Timestamp,
-    /// Whether somebody keeps it from every limit.
+    /// Whether the user keeps it from every limit.
     pub is_pinned: bool,
     /// Whether it came from a remote: it is the history of no container here.
     pub is_received: bool,

@@ -4,7 +4,7 @@
 //! verified [piece by piece](super::pieces). A large one without midstates, because it is not that
 //! long or they are damaged, is hashed as a whole when it is opened and then read in place. That it
 //! was verified is remembered together with its `stat`, which also has to be the same after every
-//! later read: an object is never written again, so any other time or size means that somebody
+//! later read: an object is never written again, so any other time or size means that a program
 //! tampered with it. A long file that is made of chunks has no `stat` of its own, so its pieces are
 //! verified whenever they come into memory, and served from there alone.
 
@@ -212,7 +212,7 @@ fn read_small(
     }
 }
 
-/// Verifies an object while it is being read: somebody waits for its first byte. Measured on 1 GiB
+/// Verifies an object while it is being read: a reader waits for its first byte. Measured on 1 GiB
 /// in the page cache: 0.79 s, against 0.94 s for one after the other.
 fn verify_overlapped(object: &ObjectFile, file: &File, key: &ObjectKey) -> io::Result<()> {
     let (filled, to_hash) = mpsc::sync_channel::<(Vec<u8>, usize)>(2);

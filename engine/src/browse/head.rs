@@ -203,7 +203,7 @@ mod tests {
             r#"{{"format_version":1,"number":3,"timestamp":"2026-02-14T14:30:22Z","parent":2,
                "merkle_root":"{HASH}","not_captured":["#
         );
-        // What follows is not even JSON, and nobody looks at it.
+        // The rest is not even JSON, and is not looked at.
         let found = snapshot(&format!("{head} !!!")).unwrap();
         assert_eq!(found.merkle_root.hex(), HASH);
         assert_eq!(found.timestamp.to_string(), "2026-02-14T14:30:22Z");

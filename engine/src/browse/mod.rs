@@ -17,7 +17,7 @@
 //! - No byte is handed out before the object it is in was checked against its hash.
 //! - Nothing is ever written, no lock is taken that a writer could wait for, and no lock of our own
 //!   is held while a file is read.
-//! - Work is lazy: of a snapshot that nobody looks into, at most the first kilobytes of the
+//! - Work is lazy: of a snapshot without a reader, at most the first kilobytes of the
 //!   manifest are read. Decoded directories are not cached here; the mount keeps their lists.
 
 mod by_project;

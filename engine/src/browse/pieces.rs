@@ -5,7 +5,7 @@
 //! opened: an object is never written again. One that is made of chunks is verified anew. The next
 //! pieces of who reads one after the other are verified ahead, by a thread for all files, so that
 //! hashing and copying go on at the same time. The same thread lets go of what is in memory when
-//! nobody reads.
+//! no reader is left.
 
 use std::collections::VecDeque;
 use std::io;
@@ -42,7 +42,7 @@ pub(super) struct Pieces {
     jobs: OnceLock<mpsc::SyncSender<Job>>,
 }
 
-/// Pieces of a file that are to be verified, if it is still open. None, when somebody only has one
+/// Pieces of a file that are to be verified, if it is still open. None, when a reader only has one
 /// in memory.
 type Job = (Weak<LongFile>, Range<u64>);
 
@@ -59,7 +59,7 @@ struct Kept {
     files_opened: u64,
 }
 
-/// A piece that somebody verifies, or has.
+/// A piece that a thread verifies, or has.
 #[derive(Default)]
 struct Piece {
     verifying: Mutex<()>,
@@ -156,7 +156,7 @@ impl Kept {
 }
 
 impl Piece {
-    /// The bytes. Who comes while somebody loads them waits, but not for a thread that does not get
+    /// The bytes. A reader waits while another thread loads them, but not for one that does not get
     /// a processor.
     fn bytes(&self, load: impl FnOnce() -> io::Result<Vec<u8>>) -> io::Result<&[u8]> {
         if let Some(bytes) = self.bytes.get() {
@@ -228,7 +228,7 @@ impl LongFile {
     }
 
     /// Reads and verifies a piece and the next one at once. False when that has to be done one by
-    /// one: somebody has or verifies one of them, or something is wrong.
+    /// one: another thread has or verifies one of them, or something is wrong.
     fn verify_two(&self, first: u64) -> bool {
         let numbers = [first, first + 1];
         if numbers.iter().any(|piece| self.is_verified(*piece)) {
@@ -313,7 +313,7 @@ struct InPieces {
 }
 
 impl InPieces {
-    /// Somebody reads here: at the beginning of a piece, after the one before it, or half of the
+    /// A reader is here: at the beginning of a piece, after the one before it, or half of the
     /// first one.
     fn go_ahead(&self, offset: u64) {
         let (piece, within) = (offset / PIECE_BYTES, offset % PIECE_BYTES);

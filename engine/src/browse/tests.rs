@@ -1042,7 +1042,7 @@ fn latest_is_no_older_session_because_the_newest_cannot_be_read() {
     fs::write(world.root.join("b/manifest.json"), "{").unwrap();
     assert_eq!(names(&tree, ""), ["a", "b", "by-project"]);
     assert!(tree.find(&key(&tree.root()), b"latest").unwrap().is_none());
-    // One that is surely older matters to nobody: by more than the clock of files may be behind.
+    // One that is surely older is ignored: by more than the clock of files may be behind.
     let now = jiff::Timestamp::now();
     while jiff::Timestamp::now() <= now + jiff::SignedDuration::from_millis(11) {
         std::thread::yield_now();

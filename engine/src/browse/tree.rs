@@ -28,7 +28,7 @@ use crate::path_text::Shown;
 use crate::store::{StoreError, read_links, read_root_tree, read_tree};
 use crate::sys::{self, Dir, FileTime};
 
-/// Everybody may look, nobody may write.
+/// Every user may look, no user may write.
 const FOLDER_MODE: u16 = 0o555;
 
 /// What part of the stores is shown.

@@ -5,7 +5,7 @@ use crate::manifest::{NotCapturedSet, SnapshotManifest};
 use crate::store::{ObjectSource, StoreError};
 
 /// Counts what a [`Comparison`](super::Comparison) tells. `None` once `goes_on`, which is asked
-/// before each difference, says no: trees that nobody captured can claim to hold more than there
+/// before each difference, says no: trees that were not captured can claim to hold more than there
 /// are atoms.
 ///
 /// # Errors

@@ -161,7 +161,7 @@ impl EntryState {
     }
 
     /// Whether one inode can have both names: the attributes and the contents are the same. A list
-    /// of links may say so of others, because a file kept changing or somebody forged the list.
+    /// of links may say so of others, because a file kept changing or the list is forged.
     pub fn may_be_one_file(&self, other: &Self) -> bool {
         let is_same = match (&self.node, &other.node) {
             (Node::Directory { .. }, _) | (_, Node::Directory { .. }) => false,
@@ -347,7 +347,7 @@ pub fn is_known(
 }
 
 /// A difference between two snapshots, as it is told. A path that was read and that its
-/// permissions keep from being read now has other permissions: nobody knows more of it.
+/// permissions keep from being read now has other permissions: more of it is not known.
 pub(crate) fn told_between(
     difference: &Difference,
     old: &NotCapturedSet<'_>,

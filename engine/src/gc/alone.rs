@@ -1,4 +1,4 @@
-//! Whether nobody else uses a store. Then what no session names is nobody's, however young it is.
+//! Whether no other process uses a store. Then what no session names goes, however young it is.
 //!
 //! A writer holds the store's lock from its first object until a manifest names all of them, so an
 //! orphan under the exclusive lock belongs to work that has ended. The grace time is for what the
@@ -12,7 +12,7 @@ use super::CleanupOptions;
 use crate::snapshot::{ManifestError, SessionDir};
 
 impl<'a> CleanupOptions<'a> {
-    /// The same, without a grace time for orphans if that is wanted and nobody is at work on a
+    /// The same, without a grace time for orphans if that is wanted and no process is at work on a
     /// session that stays. Under the store's exclusive lock.
     pub(super) fn when_alone(&self, stay: &[&SessionDir]) -> Self {
         let is_alone = self.orphans_at_once && stay.iter().all(|session| is_idle(session));
@@ -21,7 +21,7 @@ impl<'a> CleanupOptions<'a> {
     }
 }
 
-/// Whether surely nobody is at work on a session.
+/// Whether surely no process is at work on a session.
 fn is_idle(session: &SessionDir) -> bool {
     let look = || -> Result<bool, ManifestError> {
         Ok(!session.is_running()? && session.try_lock()?.is_some())

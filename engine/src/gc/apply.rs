@@ -77,7 +77,7 @@ impl CleanupPlan {
             }
         }
         if let Some((store, lock)) = &store {
-            // Nobody can tell what is in damaged packs, so nothing in them could ever go. Before
+            // The contents of damaged packs are unknown, so nothing in them could ever go. Before
             // anything is planned: what counts on a copy in a pack must not lose it.
             match store.salvage_packs(BadDisk::Refuse, options.progress, lock) {
                 Err(StoreError::Cancelled) => return Err(CleanupError::Cancelled),

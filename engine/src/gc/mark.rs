@@ -106,7 +106,7 @@ impl Marks {
         self.reached.iter().map(|(_, bytes)| bytes).fold(0, u64::saturating_add)
     }
 
-    /// Adds what somebody else reached.
+    /// Adds what another thread reached.
     pub(super) fn absorb(&mut self, other: Self) {
         for (hash, bytes) in other.reached.iter() {
             self.reached.insert(hash, bytes);

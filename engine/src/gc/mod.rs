@@ -5,14 +5,14 @@
 //!
 //! - Planning changes nothing, and what a plan announces is what applying it does, unless sessions
 //!   came or went in between: [`CleanupPlan::apply`] looks at everything again under the store's
-//!   exclusive lock, when nobody writes a snapshot.
+//!   exclusive lock, when no process writes a snapshot.
 //! - If one manifest or tree of a remaining session cannot be read, nothing at all is changed: what
 //!   lies behind it could not be told from garbage.
 //! - A session vanishes from every list at once, by a rename to a hidden name, and that is durable
 //!   before the first of its objects goes. Leftovers of a crash are collected the next time.
-//! - Objects of removed sessions go at once, whatever their age: a manifest named them, so nobody
-//!   is still writing them. Other unneeded objects are what an interrupted snapshot left, and go
-//!   when they are older than a grace time, or at once where nobody else uses the store.
+//! - Objects of removed sessions go at once, whatever their age: a manifest named them, so they
+//!   are complete. Other unneeded objects are what an interrupted snapshot left, and go
+//!   when they are older than a grace time, or at once where no other process uses the store.
 //! - An unneeded object in a pack goes when the pack is rewritten, which copies its neighbours: as
 //!   soon as a fifth of the pack is unneeded, or at once where that is asked for.
 //! - A file in quarantine stays as long as a session needs the object under whose name it was
@@ -64,8 +64,8 @@ pub const DEFAULT_GRACE: Duration = Duration::from_secs(60 * 60);
 pub struct CleanupOptions<'a> {
     /// Objects that no session ever named stay until they are this old.
     pub grace: Duration,
-    /// Whether they go at once if nobody else uses the store: no other session is running or being
-    /// written.
+    /// Whether they go at once if no other process uses the store: no other session runs or is
+    /// being written.
     pub orphans_at_once: bool,
     /// Whether every pack is rewritten that holds something unneeded, or would be smaller if it
     /// was compressed, and long files that were stored plain are packed. Otherwise only those packs
@@ -132,7 +132,7 @@ pub struct CleanupReport {
     /// Lengths of those objects in bytes, added up.
     pub bytes_freed: u64,
     /// Bytes by which the files of the store became smaller: also where packs were compressed,
-    /// copies went, or long files were packed. Nobody can foresee it, so 0 in a plan.
+    /// copies went, or long files were packed. It cannot be foreseen, so 0 in a plan.
     pub bytes_shrunk: u64,
     /// Objects that nothing needs and that are younger than the grace time.
     pub objects_kept_young: u64,
@@ -174,7 +174,7 @@ pub enum SkipReason {
     RestoreInterrupted,
     /// A fork begins from it.
     Forked,
-    /// Somebody pinned it. Only noticed where pinned sessions are spared.
+    /// The user pinned it. Only noticed where pinned sessions are spared.
     Pinned,
 }
 
@@ -222,7 +222,7 @@ pub enum CleanupError {
     /// The remaining sessions cannot be listed. Nothing was changed.
     #[error("cannot list the sessions that remain: {0}")]
     List(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// Somebody asked to stop. Nothing was changed.
+    /// The caller asked to stop. Nothing was changed.
     #[error("stopped; nothing was removed")]
     Cancelled,
     /// The worker threads could not be started.

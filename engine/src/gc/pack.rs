@@ -1,4 +1,4 @@
-//! Making small what was stored plain, because somebody waited.
+//! Making small what was stored plain, because a user waited.
 
 use std::path::Path;
 

@@ -161,7 +161,7 @@ impl StoreRoot {
         }
     }
 
-    /// Removes what a crash left of sessions and stat caches that were being made, once nobody can
+    /// Removes what a crash left of unfinished sessions and stat caches, once no process can
     /// be at work on them any more.
     pub(super) fn remove_unfinished(&self, grace: Duration) -> sys::Result<()> {
         let (now, new_prefix) = (sys::coarse_now(), layout::NEW_PREFIX.as_bytes());

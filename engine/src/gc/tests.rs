@@ -766,7 +766,7 @@ fn what_a_crash_left_of_a_session_in_the_making_goes_when_it_is_old() {
     fs::create_dir_all(cache.parent().unwrap()).unwrap();
     fs::write(&cache, "half").unwrap();
     lab.cleanup(&[], &[]);
-    assert!(unfinished.exists() && cache.exists(), "somebody may still be at work on it");
+    assert!(unfinished.exists() && cache.exists(), "another process may still be at work on it");
     let options = CleanupOptions { grace: Duration::ZERO, ..CleanupOptions::default() };
     lab.plan(&[]).apply(|| Ok::<_, Infallible>(Vec::new()), &options).unwrap();
     assert!(!unfinished.exists() && !cache.exists());

@@ -44,7 +44,7 @@ pub enum RemoveSnapshotError {
         /// The session's directory.
         session: PathBuf,
     },
-    /// Somebody pinned the session, and nobody named the snapshot.
+    /// The user pinned the session, and did not name the snapshot.
     #[error("session {} is pinned, so none of its snapshots goes by itself", Shown::path(session))]
     Pinned {
         /// The session's directory.
@@ -74,7 +74,7 @@ pub enum RemoveSnapshotError {
 }
 
 /// Removes snapshots from a session: from here on no list names them, and nothing keeps their
-/// objects. Waits until nobody else writes the session. Returns those that were removed now; one
+/// objects. Waits until no other process writes the session. Returns those removed now; one
 /// that was removed before is passed over. All of them go, or none.
 ///
 /// Whether the first snapshot of a run may go is the caller's business. One snapshot always stays:
@@ -135,7 +135,7 @@ pub fn remove_snapshots(
     Ok(removed)
 }
 
-/// Numbers of the first snapshot that is held and of the last one that somebody asked for: the two
+/// Numbers of the first snapshot that is held and of the last one that the user asked for: the two
 /// that a session's changes are counted between.
 fn ends(session: &SessionDir, metadata: &SessionMetadata) -> (Option<u64>, Option<u64>) {
     let listed = 0..metadata.manifest_hashes.len() as u64;

@@ -48,11 +48,11 @@ pub fn withdraw(root: &Path, sessions: &[SessionDir]) -> Result<Withdrawn, Clean
 
 /// The claim on a session that is to be removed.
 pub(super) enum Claim {
-    /// Nobody else is at work on it as long as this is held.
+    /// No other process is at work on it as long as this is held.
     Granted(FileLock),
     /// It has to stay.
     Refused(SkipReason),
-    /// Somebody else removed it.
+    /// Another process removed it.
     Gone,
 }
 
@@ -76,7 +76,7 @@ fn try_claim(session: &SessionDir, spare_pinned: bool) -> Result<Claim, Manifest
     if session.is_needed_by_fork()? {
         return Ok(Claim::Refused(SkipReason::Forked));
     }
-    // Under the lock, without which nobody pins it.
+    // Under the lock, without which no process pins it.
     if spare_pinned && session.metadata()?.pinned {
         return Ok(Claim::Refused(SkipReason::Pinned));
     }

@@ -130,8 +130,8 @@ fn is_annex_key(name: &[u8]) -> bool {
     !backend.is_empty() && backend.iter().all(is_backend) && name.windows(2).any(|it| it == b"--")
 }
 
-/// Whether git writes a path of a git directory, relative to it, by itself while somebody works.
-/// Everything else (settings, hooks, what a stranger put there) is somebody's own work.
+/// Whether git writes a path of a git directory, relative to it, by itself while a user works.
+/// Everything else (settings, hooks, what a stranger put there) is a user's own work.
 pub(crate) fn is_bookkeeping(relative: &[u8]) -> bool {
     let Some(first) = byte_path::components(relative).next() else { return false };
     // `git gc` writes it for clients that know nothing of packs.

@@ -7,7 +7,7 @@
 //! ([`blame()`]).
 //!
 //! A session that is damaged is named, and the others are asked all the same. Two states of a path
-//! whose time alone differs are one version: nobody wants to have a time back.
+//! whose time alone differs are one version: a user does not ask for a time.
 
 mod at;
 mod blame;

@@ -86,7 +86,7 @@ pub(super) fn each_snapshot<T>(
                 Err(error) => drop(failed.get_or_insert(error)),
             }
         }
-        // One that somebody removed meanwhile is not damaged.
+        // One that another process removed meanwhile is not damaged.
         if let Some(error) = failed.filter(|_| !session.is_gone()) {
             damaged.push(Damaged { session_id: session.id(), error });
         }

@@ -94,7 +94,7 @@ pub enum ImportSessionError {
 }
 
 impl ImportSessionError {
-    /// Whether somebody asked to stop.
+    /// Whether the caller asked to stop.
     pub fn is_cancelled(&self) -> bool {
         matches!(self, Self::Store(StoreError::Cancelled))
     }

@@ -78,7 +78,7 @@ fn nanoseconds(time: FileTime) -> i64 {
     time.seconds.saturating_mul(1_000_000_000).saturating_add(i64::from(time.nanoseconds))
 }
 
-/// When the inode changed, unless somebody else's name for it may be why.
+/// When the inode changed, unless another name of it may be why.
 fn own_change(stat: &Stat) -> Option<i64> {
     let is_one = stat.kind == FileKind::Directory || stat.nlink <= 1;
     is_one.then(|| nanoseconds(stat.ctime))
@@ -180,7 +180,7 @@ impl LeftOutState {
     /// something that cannot be made again.
     ///
     /// # Errors
-    /// When nobody can say.
+    /// When it cannot be read.
     pub(crate) fn now(&self, path: &Path) -> sys::Result<Option<Self>> {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(None) };
         let parent = match Dir::open_no_symlinks(parent) {

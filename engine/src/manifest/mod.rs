@@ -46,7 +46,7 @@ pub const MAX_MANIFEST_BYTES: u64 = 1 << 30;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum SnapshotKind {
-    /// The first, or one that somebody asked for.
+    /// The first, or one that the user asked for.
     #[default]
     Ordinary,
     /// The state before a restore, taken by the restore itself.
@@ -64,7 +64,7 @@ pub struct TrackedRoot {
     pub exclusion: ExclusionConfig,
 }
 
-/// The name that somebody gave a snapshot, as in [`SnapshotManifest::label`]; here for lists, which
+/// The name that the user gave a snapshot, as in [`SnapshotManifest::label`]; here for lists, which
 /// read no manifest of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotLabel {
@@ -96,7 +96,7 @@ pub struct SnapshotManifest {
     /// Why it was taken.
     #[serde(default)]
     pub kind: SnapshotKind,
-    /// The name that somebody gave it.
+    /// The name that the user gave it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// The tool call that made it.

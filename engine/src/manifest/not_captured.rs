@@ -58,7 +58,7 @@ pub enum NotCapturedReason {
 }
 
 impl NotCapturedReason {
-    /// Whether something is missing that nobody asked to leave out.
+    /// Whether something is missing that the user did not ask to leave out.
     pub fn is_problem(&self) -> bool {
         !matches!(self, Self::Excluded { .. } | Self::Special)
     }

@@ -22,7 +22,7 @@ pub struct RemovedSnapshot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RemovalReason {
-    /// Somebody named it.
+    /// The user named it.
     Asked,
     /// A limit of age, number or space.
     Retention,
@@ -33,7 +33,7 @@ pub enum RemovalReason {
 }
 
 impl RemovalReason {
-    /// Whether nobody named the snapshot, so that a pin of the session keeps it.
+    /// Whether the user did not name the snapshot, so that a pin of the session keeps it.
     pub fn spares_pinned(self) -> bool {
         self != Self::Asked
     }

@@ -40,7 +40,7 @@ pub enum StepKind {
     /// What was written after the call that began it had ended: by a command in the background, or
     /// by a call whose step was not finished in time.
     Late,
-    /// What somebody asked for: the agent by `nono mcp`, or a person.
+    /// A snapshot on request: of the agent by `nono mcp`, or of a person.
     Checkpoint,
     /// The state after steps were taken back.
     Undo,

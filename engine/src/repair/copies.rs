@@ -49,7 +49,7 @@ impl PutAside {
     }
 }
 
-/// Offers what may be an object, and may claim lengths that nobody can read to the end.
+/// Offers what may be an object, and may claim lengths that cannot be read to the end.
 fn offer_object(
     store: &LocalStore,
     object: &ObjectFile,
@@ -142,7 +142,7 @@ pub(super) fn offer_midstates(
             if midstates.name() != Some(damaged.hash) || !tried.insert(hash) {
                 continue;
             }
-            // It may claim to have more bytes than anybody can hash.
+            // It may claim to have more bytes than a processor can hash.
             let object = store.open_object(&hash).ok().filter(|object| object.size() == size);
             let Some(object) = object else { continue };
             let states = match object.verify_with_midstates(transfer) {

@@ -46,7 +46,7 @@ pub(super) fn repair(
     }
 }
 
-/// Replaces a session's manifest that can be read, and that somebody edited. Without a copy it
+/// Replaces a session's manifest that can be read, and that was edited by hand. Without a copy it
 /// stays: nothing tells what it said before.
 fn replace_altered(
     session: &SessionDir,
@@ -134,7 +134,7 @@ fn repair_snapshot(
             report.quarantined.extend(set_aside(session, number, Way::Move)?);
         }
         let reason = if is_readable {
-            "its hash is not the one that was noted; it stays where it is, because nobody can \
+            "its hash is not the one that was noted; it stays where it is, because nothing can \
              tell what is right"
         } else {
             "no copy has the hash that was noted"

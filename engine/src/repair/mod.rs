@@ -21,7 +21,7 @@
 //! list of a directory again if its directory is still in the same state.
 //!
 //! Manifests are named by hashes, too. One that nothing can read and that no copy replaces goes to
-//! quarantine; one that can be read and contradicts the others stays, because nobody can tell which
+//! quarantine; one that can be read and contradicts the others stays, because nothing tells which
 //! of them is right. A session's own manifest that nothing can read is made again from an unbroken
 //! chain of snapshots, without what only it knew. One that was edited is replaced by a copy, or
 //! stays.

@@ -49,7 +49,7 @@ pub(super) struct Objects<'a> {
     /// Whether packs were replaced by what was whole in them, or what was whole in others was
     /// found.
     pub(super) has_new_packs: bool,
-    /// Whether something that was damaged, or not given, is intact now, and nobody has mended it.
+    /// Whether something that was damaged, or not given, is intact now, and no repair mended it.
     pub(super) is_intact_after_all: bool,
     pub(super) repaired: Vec<Repaired>,
     pub(super) quarantined: Vec<PathBuf>,

@@ -1,7 +1,7 @@
 //! Staging directories on the disk: made, opened, and cleared away.
 //!
 //! They are found by what the journal says, which is not trusted: a staging directory lies inside a
-//! tracked path or right beside it, has a name that nobody else uses, and is reached through no
+//! tracked path or right beside it, has a name that no user gave, and is reached through no
 //! symlink.
 
 use std::io::ErrorKind;
@@ -105,8 +105,8 @@ impl Areas {
     }
 
     /// Removes the staging directories with what is left in them, and gives the directories that
-    /// held them the times that the journal says. Returns those that did not get it, being somebody
-    /// else's.
+    /// held them the times that the journal says. Returns those that did not get it, being another
+    /// user's.
     ///
     /// # Errors
     /// The first, after all were tried.
@@ -143,7 +143,7 @@ impl Opened {
                 set => drop(set?),
             }
         }
-        // The journal goes next: without it nobody would know of a staging directory that a
+        // The journal goes next: without it no record would name a staging directory that a
         // power failure brings back. A disk that cannot be written brings nothing back.
         match parent.sync() {
             Err(error) if error.kind() != ErrorKind::ReadOnlyFilesystem => Err(error),

@@ -57,7 +57,7 @@ pub fn apply(inode: &Inode, target: &Attributes, node: &Node) -> sys::Result<Vec
             Err(error) => return Err(error),
         }
         if !denied.is_empty() && mode & SETUID_AND_SETGID != 0 {
-            // Setuid for somebody else than before would be a gift.
+            // Setuid for another owner than before would be a gift.
             mode &= !SETUID_AND_SETGID;
             let reason = "setuid and setgid were left off, because the owner is another";
             denied.push(Denied::Other(reason.to_owned()));

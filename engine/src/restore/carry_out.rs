@@ -84,7 +84,7 @@ impl SnapshotManager {
                     || self.has_any_of(&work.skipped, target);
                 left.skipped.append(&mut work.skipped);
                 journal.facts.skipped.clone_from(&left.skipped);
-                // As long as the journal has steps, a crash is somebody's to decide; after that a
+                // As long as the journal has steps, a crash is the user's to decide; after that a
                 // restore without a record would count as never done.
                 if let Some(mut record) = record.take() {
                     record.at = Timestamp::now();
@@ -124,7 +124,7 @@ impl SnapshotManager {
 /// Takes all steps and makes them durable, or takes back those that were taken.
 ///
 /// Nothing stops it: the rest is renames. A rollback would have to read every placed file again,
-/// because somebody may have edited it by now; that takes longer than the rest of the way.
+/// because a user may have edited it by now; that takes longer than the rest of the way.
 fn commit(
     places: &mut Places<'_>,
     areas: &Areas,
@@ -138,7 +138,7 @@ fn commit(
         Ok(left)
     });
     done.map_err(|cause| match take_back(&mut disk, work) {
-        // Nobody stops it.
+        // It cannot be stopped.
         Ok(denied) => {
             warn_of(&denied);
             cause

@@ -1,7 +1,7 @@
 //! Committing: the steps of the journal, forward.
 //!
 //! A replaced or removed file is moved into the staging directory, and checked once more there:
-//! if it is not what the safety snapshot holds, somebody changed it in between, and the restore is
+//! if it is not what the safety snapshot holds, it was changed in between, and the restore is
 //! taken back as a whole. Nothing is deleted before everything is in place.
 //!
 //! A commit that was interrupted is gone through from the start: a step that was taken is known by
@@ -138,7 +138,7 @@ impl<'d, 'a, 'b> Commit<'d, 'a, 'b> {
         }
         let place = match self.disk.try_place(path)? {
             Some(place) => place,
-            // Somebody removed what the restore was to remove.
+            // Another process removed what the restore was to remove.
             None if self.is_resumed => return Ok(()),
             None => return Err(self.changed(path)),
         };
@@ -252,7 +252,7 @@ impl<'d, 'a, 'b> Commit<'d, 'a, 'b> {
         let place = self.disk.writable_place(path)?;
         let Some(before) = self.disk.holds(&place, current)? else {
             if self.is_resumed && place.dir.try_stat(&place.name)?.is_none() {
-                // Somebody moved it out of the way.
+                // Another process moved it out of the way.
                 return Ok(staging.rename_new(&name, &place.dir, &place.name)?);
             }
             return Err(self.changed(path));

@@ -4,7 +4,7 @@
 //! one that the session does not know: neither that of the last ordinary snapshot (what the command
 //! left), nor one that an earlier restore of the same session brought it to. So restoring twice,
 //! another snapshot, or the safety snapshot is no conflict, while an edit made after the command is
-//! one until somebody decides about it, also if it was left alone (and hence recorded by a safety
+//! one until the user decides about it, also if it was left alone (and hence recorded by a safety
 //! snapshot) before, and also if a restore of that safety snapshot brought it back. A path whose
 //! time alone moved since is none: its bytes are known. In a session that is open, running or
 //! interrupted, later changes are its own; but a redo takes back a restore, and guards what came
@@ -63,7 +63,7 @@ pub struct Conflict {
 pub struct UserEdit {
     /// Number of the step.
     pub step: u64,
-    /// Whether the step holds the user's edits alone. Else nobody can tell whose the change is.
+    /// Whether the step holds the user's edits alone. Else it is unknown whose the change is.
     pub is_certain: bool,
 }
 
@@ -334,7 +334,7 @@ fn is_left(state: Option<&Arc<EntryState>>, difference: &Difference, user: Optio
     [less, own].into_iter().flatten().any(|left| is_same(Some(&Arc::new(left)), now))
 }
 
-/// Whether nobody would call one a change of the other.
+/// Whether no user would call one a change of the other.
 fn is_same(a: Option<&Arc<EntryState>>, b: Option<&Arc<EntryState>>) -> bool {
     let (old, new) = (a.cloned(), b.cloned());
     let (path, is_relinked, is_refreshed) = (Vec::new(), false, false);

@@ -144,7 +144,7 @@ struct CopyOut<'a> {
     unstable: HashSet<&'a [u8]>,
     report: CopyReport,
     buffer: Vec<u8>,
-    /// A name that nobody else uses.
+    /// A name that no other program uses.
     temporary: Vec<u8>,
 }
 

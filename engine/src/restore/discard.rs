@@ -6,7 +6,7 @@
 //!
 //! A journal that is given up may be damaged, so that its names are unknown. A staging directory is
 //! this restore's if its random name stands anywhere in the bytes of the journal. It is only
-//! removed if everything in it is in the store: a file that somebody changed in the last moment may
+//! removed if everything in it is in the store: a file that was changed in the last moment may
 //! be nowhere else. Entries that stay are named.
 
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ pub struct DiscardReport {
 
 impl SnapshotManager {
     /// Removes what a restore left of its staging directories if it was interrupted before its
-    /// first change or after its last, without waiting for anybody. `Some`: that was done, and
+    /// first change or after its last, without waiting for a lock. `Some`: that was done, and
     /// nothing of the restore is left. The report is that of [`Recovery::Finish`].
     ///
     /// # Errors

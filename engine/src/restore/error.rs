@@ -71,7 +71,7 @@ pub enum RestoreError {
     },
     /// The path was changed after the safety snapshot was taken.
     #[error(
-        "{} was changed by somebody while it was being restored; everything was put back as it was",
+        "{} was changed by another process while it was restored; all was put back as it was",
         Shown::path(path)
     )]
     ChangedMeanwhile {
@@ -164,7 +164,7 @@ pub enum RestoreError {
         /// The snapshot that holds the state before, if there is one.
         safety: Option<u64>,
     },
-    /// Somebody else undid or restored the session after this was decided on.
+    /// Another command undid or restored the session after this was decided on.
     #[error("session {session} was undone or restored meanwhile by another command")]
     RestoredMeanwhile {
         /// Its id.
@@ -185,7 +185,7 @@ pub enum RestoreError {
         /// The paths that it may write to.
         tracked: Vec<PathBuf>,
     },
-    /// Paths were changed after the session, and nobody said what to do about them.
+    /// Paths were changed after the session, and the caller did not say what to do about them.
     #[error(
         "{} {} changed after the session, {} for one; nothing was changed",
         conflicts.len(),
@@ -342,10 +342,10 @@ pub enum RestoreError {
     /// Files of the project are not as they were when the merged state was checked.
     #[error("the project changed while the merged state was checked")]
     ChangedSinceCheck,
-    /// Somebody asked to stop.
+    /// The caller asked to stop.
     #[error("stopped")]
     Cancelled,
-    /// Somebody asked to stop while a copy was written.
+    /// The caller asked to stop while a copy was written.
     #[error("stopped; {written} files were copied to {} by then", Shown::path(to))]
     CopyCancelled {
         /// Where the copy is.
@@ -353,7 +353,7 @@ pub enum RestoreError {
         /// How many files are in it.
         written: u64,
     },
-    /// Somebody asked to stop the recovery from an interrupted restore, which is still interrupted.
+    /// The caller asked to stop the recovery from an interrupted restore, which stays interrupted.
     #[error("stopped; the restore is still interrupted, and can be finished or taken back")]
     RecoveryStopped,
     /// The worker threads could not be started.
@@ -415,7 +415,7 @@ fn kept_in(staging: &[PathBuf], safety: Option<u64>) -> String {
 fn what_failed(cause: &RestoreError) -> String {
     match cause {
         RestoreError::ChangedMeanwhile { path } => {
-            format!("{} was changed by somebody while it was being restored", Shown::path(path))
+            format!("{} was changed by another process while it was restored", Shown::path(path))
         }
         cause => cause.to_string(),
     }
@@ -574,9 +574,9 @@ mod tests {
         };
         assert_eq!(
             half_done.to_string(),
-            "/a was changed by somebody while it was being restored; and not everything could be put \
-             back: something new is at /b. What was replaced is in /.nono-restore-1, and in the safety \
-             snapshot 2"
+            "/a was changed by another process while it was restored; and not everything could \
+             be put back: something new is at /b. What was replaced is in /.nono-restore-1, and in the \
+             safety snapshot 2"
         );
     }
 }

@@ -46,7 +46,7 @@ pub fn make(
             dir.make_fifo(name, PRIVATE)?;
             dir.inode(name)?
         }
-        // Nobody asks for these, and what is not there has no inode.
+        // No caller asks for these, and what is not there has no inode.
         Node::Directory { .. } | Node::Socket | Node::CharDevice(_) | Node::BlockDevice(_) => {
             dir.inode(name)?
         }

@@ -21,7 +21,7 @@ use crate::sys::{self, Dir, FileLock};
 const MAX_BYTES: u64 = 64 << 20;
 
 /// Keeps runs on some paths from beginning, for as long as the value lives. A mark whose process
-/// died keeps nobody: the lock is gone with it.
+/// died keeps no run: the lock is gone with it.
 #[derive(Debug)]
 pub struct RestoreMark {
     dir: Dir,
@@ -40,7 +40,7 @@ impl RestoreMark {
         let name = hidden.replacen(layout::NEW_PREFIX, layout::RESTORING_PREFIX, 1);
         let made = (|| {
             let mut file = dir.create_file(hidden.as_bytes(), 0o600)?;
-            // The lock goes along with the rename, so nobody sees the mark without it.
+            // The lock goes along with the rename, so no process sees the mark without it.
             let lock = FileLock::exclusive(&dir.path_of(hidden.as_bytes()))?;
             let mut bytes = Vec::new();
             for path in paths {

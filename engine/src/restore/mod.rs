@@ -1,7 +1,7 @@
 //! The way back: plan, stage, commit.
 //!
 //! Always true, from the first day: nothing is deleted or overwritten whose bytes are not in the
-//! store (a safety snapshot comes first), unless somebody gives it up by name; the filter is the
+//! store (a safety snapshot comes first), unless the user gives it up by name; the filter is the
 //! one of the capture, and what a snapshot did not capture is left alone; no path changes before
 //! every byte was staged and checked; no symlink is followed and no path outside the tracked paths
 //! is touched; a failure takes back what was done, and after a crash the journal tells the next one
@@ -217,7 +217,7 @@ pub struct RestoreOptions {
     /// The treatment of runs that are at work on the paths. A plan does not look at them.
     pub runs_at_work: RunsAtWork,
     /// The number of restores that the session had when this one was decided on. With another one
-    /// under the lock, somebody else decided meanwhile, and nothing is done.
+    /// under the lock, another command decided meanwhile, and nothing is done.
     pub restore_count: Option<u64>,
 }
 
@@ -379,11 +379,11 @@ impl SnapshotManager {
         report.overwritten = std::mem::take(&mut planned.overwritten);
         report.repositories = std::mem::take(&mut planned.repositories);
         let plan = &planned.plan;
-        // For the times of some directories alone, nobody writes to a full disk.
+        // The times of some directories alone are not worth a write to a full disk.
         let is_done = plan.is_empty() || is_store_full && plan.changes.is_empty();
         if is_refused(options, &planned.conflicts) || is_done {
             if options.takes_back && !is_first_part && !is_refused(options, &planned.conflicts) {
-                // Somebody did it by other means; else it would be the last undo for ever.
+                // It was done by other means; else it would be the last undo for ever.
                 self.note(record);
             }
             report.skipped = skipped;

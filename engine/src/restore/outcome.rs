@@ -1,6 +1,6 @@
 //! The state that a recovery left on the disk, and whether it is the requested one.
 //!
-//! Between the interruption and the recovery anybody may have worked on. Their work stays; but then
+//! Between the interruption and the recovery users may have worked on. Their work stays; but then
 //! the state on the disk is neither of the two that a recovery can bring about, and the report says
 //! so.
 

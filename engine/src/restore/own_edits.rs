@@ -40,7 +40,7 @@ impl SnapshotManager {
     }
 }
 
-/// The path as it is named; `None`: git's own files are nobody's edit.
+/// The path as it is named; `None`: git's own files are no user's edit.
 fn named(path: Vec<u8>) -> Option<PathBuf> {
     if !is_in_git(&path) {
         return Some(PathBuf::from(OsString::from_vec(path)));

@@ -63,7 +63,7 @@ mod tests {
         // The user could have set the group.
         assert_eq!(leaves((0, 20), (10, 10)), None);
         assert_eq!(leaves((10, 10), (10, 20)), None);
-        // Nobody but root gives a file away.
+        // Only root gives a file away.
         assert_eq!(leaves((0, 0), (11, 10)), None);
         assert_eq!(leaves((10, 10), (0, 0)), None);
         assert_eq!(leaves((10, 10), (10, 10)), None);

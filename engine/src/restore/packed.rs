@@ -1,4 +1,4 @@
-//! Many sorted paths in little memory, for as long as nobody looks at them.
+//! Many sorted paths in little memory, for as long as they are not looked at.
 //!
 //! Each path is kept as the length that it shares with the one before, and the rest: for the paths
 //! in one directory, their names. A million of them take a tenth of the memory of single paths.

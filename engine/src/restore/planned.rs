@@ -79,7 +79,7 @@ impl SnapshotManager {
             let wanted = |path: &[u8], change: Option<diff::ChangeType>| {
                 repositories.is_selected(&selected, path, change)
             };
-            // Nobody knows what kind of change it would have been.
+            // The kind of change that it would have been is unknown.
             let concerns = |path: &[u8], has_all_below: bool| {
                 selected.contains(path) || has_all_below && selected.may_mean_below(path)
             };
@@ -279,7 +279,7 @@ impl SnapshotManager {
 }
 
 /// The paths of which the changes of a session are taken back, by restores of a part that still
-/// stand. What is there now is somebody else's, also where it is not as in the target. Git
+/// stand. What is there now is not the session's, also where it is not as in the target. Git
 /// directories are not among them: each is looked at as one thing.
 fn undone_before(
     metadata: &SessionMetadata,

@@ -56,7 +56,7 @@ const NO_SPACE: &str =
 
 impl SnapshotManager {
     /// Plans from the disk. Every byte that the plan replaces or removes is then in the store,
-    /// unless somebody gave it up.
+    /// unless the user gave it up.
     pub(super) fn prepare(
         &self,
         states: &States,

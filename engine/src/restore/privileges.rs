@@ -1,7 +1,7 @@
 //! Setuid, setgid and file capabilities in snapshots that archives brought.
 //!
 //! The writer of an archive chooses modes, owners and attributes. A restore as root would give a
-//! foreign file the rights of any user. So it leaves these off unless somebody asks for them, and
+//! foreign file the rights of any user. So it leaves these off unless the user asks for them, and
 //! names each file. What a restore here kept as a safety snapshot was captured here, and is trusted.
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(super) const LEFT_OFF: &str = "setuid, setgid and capabilities were left off
      archive brought the snapshot (--with-privileges keeps them)";
 
 impl SnapshotManager {
-    /// Whether somebody else may have chosen the privileges of a snapshot.
+    /// Whether another user may have chosen the privileges of a snapshot.
     pub(super) fn is_foreign(&self, number: u64) -> Result<bool, RestoreError> {
         let metadata = self.session().metadata()?;
         let mut kept = metadata.restores.iter().filter_map(|record| record.safety_snapshot);

@@ -1,10 +1,10 @@
 //! Git directories in a restore: each is one thing, which comes back as a whole or stays as it is.
 //!
 //! Refs, index and the rest belong together; a half of them is a broken repository. Only objects
-//! are different: one that git added since is in nobody's way, so it stays, and the restore is
-//! complete. git's own writes (its index at each `git status`) are nobody's work and no conflict. A
+//! are different: one that git added since is in no user's way, so it stays, and the restore is
+//! complete. git's own writes (its index at each `git status`) are not a user's work or conflict. A
 //! branch that moved after the session is one conflict, whatever else that changed in the
-//! directory. So is what somebody staged.
+//! directory. Changes that a user staged are one as well.
 
 use std::collections::{BTreeMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
@@ -155,7 +155,7 @@ impl Repositories {
     }
 
     /// The git directories of the plan that are the same in two snapshots, but for the times that a
-    /// `git status` writes into the index. git's own writes since are in nobody's way, and what a
+    /// `git status` writes into the index. git's own writes since are in no user's way, and what a
     /// user staged is the user's work.
     pub(super) fn unchanged_between(
         &self,
@@ -177,7 +177,7 @@ impl Repositories {
         Ok(unchanged)
     }
 
-    /// The git directories of the plan in which somebody worked between two snapshots: HEAD, a
+    /// The git directories of the plan in which a user worked between two snapshots: HEAD, a
     /// branch, a tag or the stash moved, something else is staged, or a file is another that git
     /// does not write by itself.
     pub(super) fn worked_on_between(
@@ -232,7 +232,7 @@ impl Repositories {
         paths.filter_map(|path| self.of_path(&path).map(<[u8]>::to_vec)).collect()
     }
 
-    /// Takes the conflicts in git directories out of `paths`, and returns those that somebody has
+    /// Takes the conflicts in git directories out of `paths`, and returns those that the user has
     /// to decide about, one for each repository.
     pub(super) fn conflicts(
         &self,
@@ -426,7 +426,7 @@ fn moved_on(
                 continue;
             }
             let staged = staged_in(source, root, &index)?;
-            // Only what surely is something else is somebody's work.
+            // Only a change that is certain is a user's work.
             if staged.is_none() || staged_now.is_none() || staged == staged_now {
                 return Ok(None);
             }

@@ -1,7 +1,7 @@
 //! Taking a restore back: the steps of the journal, backward.
 //!
 //! The same for a step that failed and for a crash: which steps were taken is read from the disk.
-//! A file that the restore put in place is only moved away if it is unchanged since; somebody's
+//! A file that the restore put in place is only moved away if it is unchanged since; a user's
 //! later edit stays, and the rest is reverted around it.
 
 use std::io::ErrorKind;
@@ -26,7 +26,7 @@ type Failure = String;
 pub(super) enum Incomplete {
     /// These steps were not, the others were.
     Failed(Vec<Failure>),
-    /// Somebody asked to stop; to be called again.
+    /// The caller asked to stop; to be called again.
     Stopped,
 }
 
@@ -229,7 +229,7 @@ fn undo_exchange(
     }
     let place = disk.writable_place(path)?;
     if place.dir.try_stat(&place.name)?.is_none() {
-        // Somebody removed what the restore put there.
+        // Another process removed what the restore put there.
         staging.rename_new(&name, &place.dir, &place.name)?;
         return Ok(None);
     }

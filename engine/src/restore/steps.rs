@@ -43,7 +43,7 @@ impl<'a, 'b> Disk<'a, 'b> {
         Self { places, areas, started, linked, writable: HashSet::new(), is_root_user, progress }
     }
 
-    /// An error between two steps if somebody asked to stop.
+    /// An error between two steps if the caller asked to stop.
     pub(super) fn check_stopped(&self) -> Result<(), StoreError> {
         if self.progress.is_cancelled() { Err(StoreError::Cancelled) } else { Ok(()) }
     }

@@ -1,6 +1,6 @@
 //! Reverting a restore: its changes, and no other path.
 //!
-//! The safety snapshot has the state of everything before the restore. Somebody may have worked on
+//! The safety snapshot has the state of everything before the restore. The user may have worked on
 //! since; so only the paths in which that state differs from what was restored are meant.
 
 use std::ffi::OsString;

@@ -28,7 +28,7 @@ pub fn changed_since<'a>(
     if paths.peek().is_none() {
         return Ok(found);
     }
-    // There may be millions, and nobody to ask.
+    // There may be millions, and no session to ask.
     let mut rest = Some(paths);
     let mut paths: HashSet<&[u8]> = HashSet::new();
     let ended = match session.metadata()?.ended {

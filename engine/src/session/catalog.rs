@@ -388,7 +388,7 @@ fn shown_list(projects: &[String]) -> String {
     shown.collect::<Vec<_>>().join("; ")
 }
 
-/// A supervisor that was killed may have left a baseline that nobody made durable.
+/// A supervisor that was killed may have left a baseline that is not durable yet.
 fn settle_baseline(session: &SessionDir, waits: bool) {
     match settle(session, waits) {
         // One of another user is named by the commands that need it.

@@ -346,7 +346,7 @@ impl Catalog {
 
 impl Listed {
     /// The refusal to go on where an unreadable session may be the one that is meant, and not the
-    /// `known` one. `place`: of sessions that are elsewhere for sure, nobody cares.
+    /// `known` one. `place`: sessions that are elsewhere for sure do not count.
     pub fn refusal(
         &mut self,
         known: Option<&Recency>,

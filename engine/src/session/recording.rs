@@ -96,7 +96,7 @@ struct Background {
     stop: Arc<Stop>,
 }
 
-/// Ends the second part of the work; nobody ends the first.
+/// Ends the second part of the work; the first always runs to its end.
 #[derive(Debug, Default)]
 struct Stop(AtomicBool);
 
@@ -202,7 +202,7 @@ impl Recording {
             let flush = Background::start(request.root.clone(), request.compression, publish)
                 .inspect_err(|error| tracing::debug!("the command waits for the disk: {error}"))
                 .ok();
-            // Without a thread, nobody takes it.
+            // Without a thread, it is not taken.
             match hand_over.send(pending) {
                 Ok(()) => Ok((baseline, flush)),
                 Err(mpsc::SendError(pending)) => pending.publish().map(|()| (baseline, None)),
@@ -397,7 +397,7 @@ fn note_beside(
 }
 
 /// Makes an empty session below `root`, with a fresh id and a link to the shared objects. It
-/// appears complete, with its manifest; one of a run is marked as running before anybody can see
+/// appears complete, with its manifest; one of a run is marked as running before others can see
 /// it.
 ///
 /// # Errors

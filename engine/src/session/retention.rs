@@ -52,7 +52,7 @@ pub struct SessionFacts {
     pub last_used: Timestamp,
     /// Whether its command is running.
     pub is_running: bool,
-    /// Whether somebody pinned it.
+    /// Whether the user pinned it.
     pub is_pinned: bool,
     /// Whether it or a snapshot of it has a name.
     pub is_named: bool,
@@ -67,9 +67,9 @@ pub struct SessionFacts {
 /// The worth of a session's contents beside other sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionContent {
-    /// Changes, or nobody knows what.
+    /// Changes, or an unknown content.
     Changes,
-    /// One state, which somebody asked for: it is of no use where a younger session holds it as
+    /// One state, which the user asked for: it is of no use where a younger session holds it as
     /// well.
     State(ContentHash),
     /// A command that changed nothing.

@@ -198,7 +198,7 @@ impl SessionSummary {
         }
     }
 
-    /// Whether something that is recorded changed; also where nobody can tell.
+    /// Whether something that is recorded changed; also where that is unknown.
     pub fn has_changes(&self) -> bool {
         self.changes.is_none_or(|changes| changes.total() > 0)
     }

@@ -1,7 +1,7 @@
 //! Which steps of a session go when a store is over its limit.
 //!
 //! A pure function of what the session's manifest says. All steps of the last day stay, and of the
-//! older ones the last one of each prompt. The baseline, the newest snapshot, what somebody named,
+//! older ones the last one of each prompt. The baseline, the newest snapshot, what the user named,
 //! and what a restore needs to be taken back stay as well.
 
 use std::collections::BTreeSet;

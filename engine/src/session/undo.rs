@@ -20,7 +20,7 @@ use crate::snapshot::{
 #[derive(Debug)]
 pub struct History {
     here: Vec<(SessionSummary, SessionDir)>,
-    /// Sessions that archives brought, of which somebody restored something here. An undo does not
+    /// Sessions that archives brought, of which the user restored something here. An undo does not
     /// mean them; to take such a restore back is a matter of this machine alone.
     restored: Vec<(SessionSummary, SessionDir)>,
     /// All sessions, also those that are not here.
@@ -29,7 +29,7 @@ pub struct History {
     overtaken: HashSet<String>,
 }
 
-/// The last restore that nobody took back.
+/// The last restore that was not taken back.
 #[derive(Debug)]
 pub struct Redo {
     /// Its session.

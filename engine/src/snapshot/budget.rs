@@ -25,7 +25,7 @@ pub struct Budget {
 }
 
 impl Default for Budget {
-    /// 300,000 entries and 2 GiB: beyond it, somebody has probably tracked a home directory.
+    /// 300,000 entries and 2 GiB: beyond it, the tracked path is probably a home directory.
     fn default() -> Self {
         Self { max_entries: 300_000, max_bytes: 2 << 30 }
     }

@@ -261,7 +261,7 @@ impl SessionDir {
     }
 
     /// Publishes a snapshot whose manifest came from elsewhere, byte for byte. Without `durable` the
-    /// caller flushes it before anybody sees the session.
+    /// caller flushes it before any other process sees the session.
     ///
     /// # Errors
     /// As `publish`.
@@ -431,7 +431,7 @@ impl SessionDir {
 
 /// A snapshot's number in its one form: digits without leading zeros.
 fn parse_number(name: &[u8]) -> Option<u64> {
-    // Far beyond what anybody takes, and far below where adding one overflows.
+    // Far beyond what a session holds, and far below where adding one overflows.
     let number = u64::from(std::str::from_utf8(name).ok()?.parse::<u32>().ok()?);
     (number.to_string().as_bytes() == name).then_some(number)
 }

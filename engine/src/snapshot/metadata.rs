@@ -60,11 +60,11 @@ pub struct SessionMetadata {
     pub format_version: u32,
     /// `YYYYMMDD-HHMMSS-PID`, the name of the session's directory.
     pub session_id: String,
-    /// Whether an archive brought the session: somebody else may have written it, so only its id
+    /// Whether an archive brought the session: another user may have written it, so only its id
     /// means it. No fact of the session, as a pin is none.
     #[serde(default, skip_serializing_if = "is_unset")]
     pub received: bool,
-    /// Snapshots that archives added to a session that was recorded here: somebody else may have
+    /// Snapshots that archives added to a session that was recorded here: another user may have
     /// chosen the privileges of their files. Ascending, and of this store, as `received` is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub received_snapshots: Vec<u64>,
@@ -77,7 +77,7 @@ pub struct SessionMetadata {
     /// The sessions whose command was at work on the same paths when this one began.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<String>,
-    /// The name that somebody gave the session when it began. A fact of the session, as its command
+    /// The name that the user gave the session when it began. A fact of the session, as its command
     /// is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
@@ -141,7 +141,7 @@ pub struct SessionMetadata {
     /// goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub altered: Option<ContentHash>,
-    /// Whether somebody pinned the session: retention never removes it. No part of the session
+    /// Whether the user pinned the session: retention never removes it. No part of the session
     /// root, so that a root that was noted before stays valid.
     #[serde(default, skip_serializing_if = "is_unset")]
     pub pinned: bool,

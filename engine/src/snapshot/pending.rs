@@ -64,7 +64,7 @@ impl PendingBaseline {
 pub(crate) enum Settled {
     /// There is none.
     Nothing,
-    /// Somebody is at work on it.
+    /// Another process is at work on it.
     Busy,
     /// It is a snapshot now, and durable.
     Published,

@@ -216,7 +216,7 @@ impl SessionDir {
         Ok(sys::refuse_to_write_as_root(self.path())?)
     }
 
-    /// Waits until nobody else writes this session, and keeps others from it.
+    /// Waits until no other process writes this session, and keeps others from it.
     ///
     /// # Errors
     /// When the lock file cannot be made, or as root in a session of another user.
@@ -225,7 +225,7 @@ impl SessionDir {
         Ok(FileLock::exclusive(&self.path().join(LOCK_NAME))?)
     }
 
-    /// Keeps others from writing this session, without waiting. `None`: somebody else writes it.
+    /// Keeps others from writing this session, without waiting. `None`: another process writes it.
     ///
     /// # Errors
     /// When the lock file cannot be made.
@@ -318,7 +318,7 @@ impl SessionDir {
 
     /// The session's manifest. One that something else than this program changed is
     /// [marked](SessionMetadata::altered), and can be used as far as it can be read: it must not
-    /// keep anybody from a restore.
+    /// keep the user from a restore.
     ///
     /// # Errors
     /// As [`ManifestError`] says.
@@ -340,7 +340,7 @@ impl SessionDir {
     }
 
     /// Pins the session, so that retention never removes it, or takes the pin away. Says whether
-    /// that changed anything. Waits until nobody else writes the session.
+    /// that changed anything. Waits until no other process writes the session.
     ///
     /// # Errors
     /// When its manifest cannot be used or written; it is then as it was.

@@ -66,7 +66,7 @@ pub struct StepEntry {
     /// The number of further such paths, which neither list names.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unnamed: u64,
-    /// What changed since the snapshot before; `None` where nobody counted it.
+    /// Changes since the snapshot before; `None` where they were not counted.
     #[serde(default)]
     pub changes: Option<ChangeSummary>,
 }

@@ -47,7 +47,7 @@ fn link_of(path: &Path) -> Option<PathBuf> {
     std::fs::read_link(path).ok()
 }
 
-/// Somebody moved it there, or mounted it: no check of paths sees that.
+/// Another process moved it there, or mounted it: no check of paths sees that.
 #[test]
 fn a_store_that_came_into_the_tracked_path_is_left_out() {
     let place = Place::new();

@@ -8,7 +8,7 @@
 //! can set a ctime, so setting an mtime back fools nothing. On a file system in memory a program can
 //! write through a mapping without a trace, so a capture keeps no entries of its files.
 //!
-//! A cache vouches for objects without anybody looking at them, so it also says what it counts on:
+//! A cache vouches for objects without a look at them, so it also says what it counts on:
 //! packs, and the directories in which objects have files of their own. Where one of these is not
 //! as it was, an object that may have been in it is looked for, with its length, when the capture
 //! comes to it, and stored again when it is not found.

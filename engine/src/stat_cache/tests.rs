@@ -22,10 +22,10 @@ fn counted_on(packs: &[PackState], other: Option<(u8, Option<FileTime>)>) -> Cou
 
 fn store(generation: [u8; 16]) -> StoreState<'static> {
     let counted_on = counted_on(&[PACK, GONE, LATER], None);
-    StoreState { generation, counted_on, holds: Box::new(NOBODY_LOOKS) }
+    StoreState { generation, counted_on, holds: Box::new(NO_LOOK) }
 }
 
-const NOBODY_LOOKS: fn(&ContentHash, u64) -> bool = |_, _| panic!("nothing changed");
+const NO_LOOK: fn(&ContentHash, u64) -> bool = |_, _| panic!("nothing changed");
 
 fn time(seconds: i64, nanoseconds: u32) -> FileTime {
     FileTime { seconds, nanoseconds }
@@ -117,7 +117,7 @@ fn when_a_pack_is_gone_a_directory_is_known_only_if_all_its_objects_are_there() 
     let (_temp, index) = saved(time(10, 0), &content);
     let known = |packs: &[PackState], lost| known(&index, counted_on(packs, None), lost);
     let packs = [pack(9, 5), PACK, GONE, LATER];
-    assert_eq!(known(&packs, b"x"), Some(content.clone()), "nobody looks");
+    assert_eq!(known(&packs, b"x"), Some(content.clone()), "no look at the packs");
     for gone in 1..packs.len() {
         // Also one that went while the cache was written: who was not read may have been in it.
         let there: Vec<_> = packs.iter().copied().filter(|pack| *pack != packs[gone]).collect();

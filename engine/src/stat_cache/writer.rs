@@ -119,7 +119,7 @@ impl StatCacheWriter {
 impl Drop for StatCacheWriter {
     fn drop(&mut self) {
         if !self.temp.is_empty() {
-            // A cache that was not completed; a failure leaves a file that nobody reads.
+            // A cache that was not completed; a failure leaves a file that is never read.
             let _ = self.index.remove_file(&self.temp);
         }
     }

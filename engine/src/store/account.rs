@@ -68,7 +68,7 @@ impl LocalStore {
         noted.expect(hash);
     }
 
-    /// An object was found, and somebody may count on it.
+    /// An object was found, and the caller may count on it.
     pub(crate) fn note_found(&self, hash: &ContentHash) {
         // In a directory to which this process has not added anything it is found by its time.
         if let Some(noted) = &mut *self.ledger().0.lock() {

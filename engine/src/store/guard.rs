@@ -22,7 +22,7 @@ pub struct StoreLock {
     _lock: FileLock,
 }
 
-/// The lock of somebody who only reads, if there could be one.
+/// The lock of a reader, if there could be one.
 #[derive(Debug)]
 pub struct ReadLock(Option<StoreLock>);
 
@@ -103,7 +103,7 @@ impl LocalStore {
         self.locked(FileLock::exclusive(&self.path().join(LOCK_NAME))?)
     }
 
-    /// As [`lock_exclusive`](Self::lock_exclusive), without waiting. `None`: somebody writes.
+    /// As [`lock_exclusive`](Self::lock_exclusive), without waiting. `None`: a process writes.
     ///
     /// # Errors
     /// When the lock file cannot be made.
@@ -115,7 +115,7 @@ impl LocalStore {
     /// Changes whenever objects may have been removed. Objects that a cache knows from another
     /// generation have to be looked up again.
     ///
-    /// `None` before the first writer came, and while a pack is damaged: nobody knows what was in
+    /// `None` before the first writer came, and while a pack is damaged: it is unknown what was in
     /// it.
     ///
     /// # Errors
@@ -242,7 +242,7 @@ mod tests {
         }
         std::fs::remove_file(path.join(".format")).unwrap();
         refused();
-        // Nobody has written there yet.
+        // No writer was there yet.
         std::fs::remove_file(path.join(".generation")).unwrap();
         LocalStore::open(&path).unwrap();
     }

@@ -258,7 +258,7 @@ pub(super) enum RangeError<C> {
     Read(io::Error),
     /// The bytes were read and could not be handed on.
     Copy(C),
-    /// Somebody asked to stop.
+    /// The caller asked to stop.
     Stopped,
 }
 
@@ -279,7 +279,7 @@ impl<C> From<Stopped> for RangeError<C> {
 pub(crate) enum HashError {
     /// It could not be read.
     Read(io::Error),
-    /// Somebody asked to stop.
+    /// The caller asked to stop.
     Stopped,
 }
 

@@ -131,7 +131,7 @@ pub enum StoreError {
     /// A file system call on the store failed.
     #[error(transparent)]
     Io(#[from] sys::Error),
-    /// Somebody asked to stop, through the [`Progress`](crate::progress::Progress) of a
+    /// The caller asked to stop, through the [`Progress`](crate::progress::Progress) of a
     /// [`Transfer`].
     #[error("stopped")]
     Cancelled,

@@ -15,11 +15,11 @@ use crate::object::ContentHash;
 /// Maximum number of objects that are kept in memory, 33 bytes each.
 pub(crate) const MAX_OWN: usize = 1 << 18;
 
-/// Looks of somebody who reads, before all files are listed.
+/// Looks of a reader before all files are listed.
 pub(crate) const READING_LOOKS: u32 = 1024;
 
-/// Objects with files of their own, once somebody needed them all. One that others store since, or
-/// anybody while they are listed, may be missing: it comes into a pack too, or is looked for there
+/// Objects with files of their own, once a caller needed them all. One that others store since, or
+/// stores while they are listed, may be missing: it comes into a pack too, or is looked for there
 /// in vain first.
 #[derive(Debug, Default)]
 pub(super) struct OwnFiles(RwLock<Option<HashSet<ContentHash, RandomState>>>);
@@ -47,7 +47,7 @@ impl OwnFiles {
     }
 
     /// Tells of many objects whether they are known to have no file of their own. While it lives,
-    /// nobody can learn of others: it is not for long, nor while anything else is done with the
+    /// no thread can learn of others: it is not for long, nor while anything else is done with the
     /// store.
     pub(super) fn lacking(&self) -> impl Fn(&ContentHash) -> bool + '_ {
         let known = self.0.read();

@@ -73,7 +73,7 @@ impl LocalStore {
         let (pack, span) = match self.packs().find(self.dir(), hash, true) {
             Ok(Some(found)) => found,
             Ok(None) => return Ok(Vec::new()),
-            // Nobody can tell where it is.
+            // Its place is unknown.
             Err(error) if error.is_damage() => {
                 self.packs().drop_object(None, hash);
                 return Ok(Vec::new());
@@ -206,9 +206,9 @@ impl LocalStore {
         if temp.persist(self.dir(), &name)? {
             return Ok(Offered::Taken(aside));
         }
-        // Only somebody without the lock can have taken the name in between.
+        // Only a process without the lock can have taken the name in between.
         let path = self.object_path(hash);
-        let reason = "somebody else put something in its place".to_owned();
+        let reason = "another process put something in its place".to_owned();
         Err(StoreError::Corrupt { hash: *hash, path, reason })
     }
 

@@ -1,7 +1,7 @@
 //! In which state a store is, as far as times tell: for whoever counts on objects without looking
 //! at them.
 //!
-//! Nobody can replace or write a pack, or remove an object that has a file of its own, without a
+//! To replace or write a pack, or to remove an object that has a file of its own, always leaves a
 //! new ctime: of the pack, of the fan-out directory. Storing an object moves the latter as well, so
 //! what changed is only doubtful. A writer of objects finds out whether other changes happened
 //! ([`account`](super::account)).

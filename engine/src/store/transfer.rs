@@ -1,7 +1,7 @@
 //! One file on its way into the store, out of it, or through a hash: the buffer that its bytes go
 //! through, and who is told how far it is.
 //!
-//! A file may be longer than anybody wants to wait. So a reader of one asks after every step
+//! A file may be longer than a user wants to wait. So a reader of one asks after every step
 //! whether it shall stop, and reports the step; a reported step is not reported again when the same
 //! file is read once more. A file of one step costs nothing for that.
 
@@ -30,7 +30,7 @@ impl std::fmt::Debug for Transfer<'_> {
     }
 }
 
-/// Somebody asked to stop.
+/// The caller asked to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stopped;
 
@@ -46,7 +46,7 @@ impl<'a> Transfer<'a> {
         Self { buffer, progress, told: 0 }
     }
 
-    /// A file that nobody waits for.
+    /// A file that no user waits for.
     pub fn unwatched(buffer: &'a mut Vec<u8>) -> Self {
         Self::new(buffer, &NoProgress)
     }

@@ -6,7 +6,7 @@ use parking_lot::{Condvar, Mutex};
 use super::{Dir, Result, spawn_scoped};
 
 /// A flush begins when so many bytes were written since the last one began. While it commits the
-/// journal of a file system, nobody makes a file there; so with a quarter of it a restore of many
+/// journal of a file system, no file is made there; so with a quarter of it a restore of many
 /// files takes longer by a tenth.
 const STEP_BYTES: u64 = 128 << 20;
 /// The least cost of a small file to the disk, in bytes: its block, and its share of the metadata.

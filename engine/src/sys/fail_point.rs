@@ -6,10 +6,10 @@
 //! at the Nth point:
 //!
 //! - `N` kills the process as a power button would: nothing is unwound, flushed or removed.
-//! - `N:stop` stops it (SIGSTOP) until somebody lets it go on.
+//! - `N:stop` stops it (SIGSTOP) until another process lets it go on.
 //! - `N:EIO` (or another error) lets the call fail that would come next; `N+:EIO` that one and
 //!   every later one. Points after a call count and do nothing.
-//! - `N:hold@/fifo` holds the thread until somebody has opened this named pipe for writing and
+//! - `N:hold@/fifo` holds the thread until a process has opened this named pipe for writing and
 //!   closed it; `N:EIO@/fifo` does so and lets the call fail then.
 //!
 //! Where threads pass points in any order, a number means nothing. Instead of `N`, `flush` is the
@@ -52,7 +52,7 @@ pub(super) enum Operation<'a> {
     SyncAll,
     /// A thread of this name begins.
     StartThread(&'a str),
-    /// Somebody else does something for this process: a container engine.
+    /// Another process does something for this one: a container engine.
     Request(&'a str),
 }
 

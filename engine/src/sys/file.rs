@@ -324,7 +324,7 @@ impl<'a> TempFile<'a> {
             Err(errno) => return Err(errno).at("clone", self.dir.path()),
         }
         let opened = || {
-            // The source may be one that nobody can open for writing.
+            // The source may be one that cannot be opened for writing.
             let usable = Mode::RUSR | Mode::WUSR;
             rustix::fs::chmodat(self.dir, &*name, usable, AtFlags::empty())?;
             let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;

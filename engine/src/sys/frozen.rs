@@ -1,4 +1,4 @@
-//! Files that nobody may change, whoever they are: immutable and append-only ones (`chattr`), and
+//! Files that no user, not even root, may change: immutable and append-only ones (`chattr`), and
 //! those on which another file system is mounted.
 //!
 //! The kernel answers EPERM there, as it does to whoever is not the owner, which would send people
@@ -40,7 +40,7 @@ pub(super) fn explain(errno: Errno, names: &[(&Dir, &[u8])]) -> io::Error {
     errno.into()
 }
 
-/// Why nobody can change an inode that is open, if that is so.
+/// The reason why no user can change an inode that is open, if that is so.
 #[cfg(target_os = "linux")]
 pub(super) fn cause(fd: impl AsFd) -> Option<&'static str> {
     cause_at(fd, b"", AtFlags::EMPTY_PATH)
@@ -83,7 +83,7 @@ impl Dir {
         }
     }
 
-    /// Why nobody can remove this name, or a name in it, if that is so: in words after "it is".
+    /// The reason why no user can remove this name, or a name in it: in words after "it is".
     pub fn obstacle(&self, name: &[u8]) -> Option<&'static str> {
         #[cfg(target_os = "linux")]
         {

@@ -1,7 +1,7 @@
 //! An inode by its descriptor.
 //!
 //! Whatever happens to its names meanwhile, every question and every change is about this inode and
-//! no other: nobody can put another file (a hard link to somebody else's, say) under a name between
+//! no other: no process can put another file (a foreign hard link, say) under a name between
 //! two calls. A file that is open anyway needs neither a second descriptor nor a way through
 //! `/proc`.
 
@@ -72,7 +72,7 @@ impl Inode {
         Self { handle: Handle::File(file), path }
     }
 
-    /// Why nobody can change it, whoever they are, if that is so.
+    /// The reason why no user, not even root, can change it, if that is so.
     pub fn frozen(&self) -> Option<&'static str> {
         match &self.handle {
             Handle::File(file) => frozen::cause(file),

@@ -34,7 +34,7 @@ impl FileLock {
         Self::wait(path, FlockOperation::LockExclusive)
     }
 
-    /// Takes the lock for exclusive use if nobody holds it.
+    /// Takes the lock for exclusive use if it is free.
     ///
     /// # Errors
     /// When the lock file cannot be made or opened.
@@ -69,7 +69,7 @@ impl FileLock {
         wait(open_again(dir)?, FlockOperation::LockExclusive, dir.path())
     }
 
-    /// Takes the lock of an open directory itself, for exclusive use, if nobody holds it.
+    /// Takes the lock of an open directory itself, for exclusive use, if it is free.
     ///
     /// # Errors
     /// Hardly any.

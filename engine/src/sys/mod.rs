@@ -1,7 +1,7 @@
 //! The only module that touches the file system.
 //!
 //! Everything goes through a directory descriptor ([`Dir`]) and one name, never through a long path
-//! that somebody could swap a symlink into; longer relative paths are resolved with `openat2` and
+//! that another user could swap a link into; longer relative paths are resolved with `openat2` and
 //! `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`. Every error says which operation failed on which path.
 //! All raw calls come from `rustix`, so there is no `unsafe` here either. Public is what the types
 //! of other modules are made of, and what the packages around the engine need: an error, a
@@ -138,7 +138,7 @@ pub fn raise_descriptor_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// 16 bytes that nobody can guess or repeat.
+/// 16 bytes that cannot be guessed or repeated.
 ///
 /// # Errors
 /// When the kernel has no randomness to give, which it always has after boot.

@@ -1,4 +1,4 @@
-//! Work that nobody waits for, beside work that somebody does.
+//! Background work beside work that a user waits for.
 
 /// The lowest scheduling priority there is.
 const NICEST: i32 = 19;

@@ -75,13 +75,13 @@ impl FileKind {
 pub struct FileSystemSpace {
     /// Size in bytes.
     pub bytes: u64,
-    /// Bytes that nobody uses.
+    /// Bytes that no file uses.
     pub free_bytes: u64,
     /// Bytes that an ordinary user can still use.
     pub available_bytes: u64,
     /// Number of inodes, used and free; 0 where the file system does not count them.
     pub inodes: u64,
-    /// Inodes that nobody uses.
+    /// Inodes that no file uses.
     pub free_inodes: u64,
 }
 

@@ -120,7 +120,7 @@ impl InOrder<'_> {
     }
 }
 
-/// Files that nobody took yet. Packs are looked through newest first, as for a restore.
+/// Files that no thread took yet. Packs are looked through newest first, as for a restore.
 struct Unread<'p> {
     /// For each node.
     is_unread: Vec<bool>,
@@ -128,7 +128,7 @@ struct Unread<'p> {
     /// Objects of the packs so far that were not taken, because they are none of the files, or not
     /// with that length, or elsewhere too: the beginnings of their names.
     strangers: HashSet<u64, RandomState>,
-    /// Packs so far of which nobody knows what is in them.
+    /// Packs so far whose contents are unknown.
     unlisted: Vec<&'p Pack>,
 }
 
@@ -309,7 +309,7 @@ pub(super) fn read_file(wanted: Wanted, reading: &Reading<'_>) -> Result<FileOut
         Err(error) => return Ok(Err(Finding { id, bytes: None, damage: Damage::of(error) })),
     };
     let size = object.size();
-    // Not read: it could claim to have more bytes than anybody can hash.
+    // Not read: it could claim to have more bytes than a processor can hash.
     if size > expected {
         return Ok(Err(Finding { id, bytes: None, damage: Damage::of(object.corrupt()) }));
     }

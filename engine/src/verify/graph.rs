@@ -31,7 +31,7 @@ const MAX_BYTES_MEANWHILE: u64 = 64 << 20;
 /// Index of an object in the graph.
 pub(super) type NodeId = u32;
 
-/// The use of an object. The same bytes may have two uses: somebody may track a store.
+/// The use of an object. The same bytes may have two uses: a user may track a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Root,
@@ -99,7 +99,7 @@ pub(super) struct Graph {
     nodes: Nodes,
     lists: Vec<List>,
     findings: HashMap<NodeId, Finding>,
-    /// Contents with the midstates that a tree names beside them, as far as nobody has compared
+    /// Contents with the midstates that a tree names beside them, as far as no thread has compared
     /// them.
     beside: BTreeSet<(NodeId, NodeId)>,
     /// Names of the midstates that intact contents have.

@@ -11,7 +11,7 @@ use crate::object::Node;
 use crate::store::{LocalStore, read_root_tree, read_tree};
 
 /// Marks a node that no other one led to.
-const NOBODY: NodeId = NodeId::MAX;
+const NO_PARENT: NodeId = NodeId::MAX;
 /// Maximum number of lists that are kept decoded.
 const LISTS_KEPT: usize = 64;
 
@@ -27,7 +27,7 @@ pub(super) struct Reach<'g> {
 
 impl<'g> Reach<'g> {
     pub(super) fn new(graph: &'g Graph) -> Self {
-        let (seen, parents) = (vec![false; graph.len()], vec![NOBODY; graph.len()]);
+        let (seen, parents) = (vec![false; graph.len()], vec![NO_PARENT; graph.len()]);
         Self { graph, seen, parents, objects: 0, bytes: 0 }
     }
 
@@ -36,7 +36,7 @@ impl<'g> Reach<'g> {
     pub(super) fn descend(&mut self, root: NodeId) -> Vec<NodeId> {
         let mut damaged = Vec::new();
         let mut stack = Vec::new();
-        self.meet(root, NOBODY, &mut stack);
+        self.meet(root, NO_PARENT, &mut stack);
         while let Some(id) = stack.pop() {
             if let Some(bytes) = self.graph.bytes(id) {
                 self.objects += 1;
@@ -62,7 +62,7 @@ impl<'g> Reach<'g> {
 
     /// The list that led to a node.
     pub(super) fn parent(&self, id: NodeId) -> Option<NodeId> {
-        Some(self.parents[id as usize]).filter(|parent| *parent != NOBODY)
+        Some(self.parents[id as usize]).filter(|parent| *parent != NO_PARENT)
     }
 }
 

@@ -217,7 +217,7 @@ impl Manifests {
         if metadata.safety_snapshots != safety {
             reasons.push("its safety snapshots are not those of its snapshots".to_owned());
         }
-        // What nobody counted again is not compared.
+        // Numbers that were not counted again are not compared.
         let steps = with_prompts(&metadata.steps);
         let said = |entry: &StepEntry| match listed.get(&entry.number) {
             Some(description) => {
@@ -264,7 +264,7 @@ impl Manifests {
         };
         self.corrupt(session, Some(from), reason);
         for number in from..=to {
-            // Numbers that nobody vouches for may be a great many.
+            // Numbers without a root may be a great many.
             let Some(root) = listed_root(metadata, number) else { break };
             self.snapshots.push(DescribedSnapshot {
                 number,

@@ -76,7 +76,7 @@ pub enum VerifyError {
         /// The failure.
         source: ManifestError,
     },
-    /// Somebody asked to stop.
+    /// The caller asked to stop.
     #[error("stopped before everything was verified; nothing was changed")]
     Cancelled,
     /// The store holds more objects than one verification can keep in mind (2^32).

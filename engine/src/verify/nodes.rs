@@ -18,7 +18,7 @@ pub(super) struct Nodes {
     nodes: Vec<(Node, Option<u32>)>,
     /// The numbers, by the hashes of the nodes.
     numbers: HashTable<NodeId>,
-    /// Keyed: nobody can choose names that come to one place.
+    /// Keyed: no writer can choose names that come to one place.
     hasher: RandomState,
 }
 

@@ -129,7 +129,7 @@ fn manifest_problems(report: &VerifyReport) -> Vec<(Option<u64>, &str)> {
     report.problems.iter().filter_map(manifest).collect()
 }
 
-/// The reason given for a session's manifest that somebody edited.
+/// The reason given for a session's manifest that was edited by hand.
 const ALTERED: (Option<u64>, &str) = (
     None,
     "it was changed, and not by nono: nothing proves the command, the times and the exit code in it",
@@ -510,7 +510,7 @@ fn a_root_noted_elsewhere_must_be_the_root_of_a_snapshot() {
     assert!(!report.ok);
 }
 
-/// Lists the manifests as they are on the disk, as somebody would who owns the store.
+/// Lists the manifests as they are on the disk, as the owner of the store would.
 fn vouch(manager: &SnapshotManager, mut metadata: SessionMetadata) {
     let chain = manager.session().snapshot_numbers().unwrap().into_iter();
     let chain: Vec<_> = chain.map(|n| manager.session().manifest(n).unwrap()).collect();

@@ -146,7 +146,7 @@ impl Inside<'_> {
     ) -> Fate {
         let is_dir = stat.kind == FileKind::Directory;
         if is_dir && is_staging(name) && !self.mode.is_partial() {
-            // Said, and not silently passed over: anybody can make a directory of this name.
+            // Said, and not silently passed over: any program can make a directory of this name.
             let rule = "nono's own: what a restore is working on, or left behind".to_owned();
             return Fate::Out(WhyLeftOut::Excluded(rule));
         }

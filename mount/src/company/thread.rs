@@ -14,7 +14,7 @@ use crate::kernel::mount_table;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Affinity {
     thread: Option<Pid>,
-    /// An ordinary thread of the mount. Nobody here changes where that may run, others may.
+    /// An ordinary thread of the mount. This program never changes where it may run, others may.
     ordinary: Option<Pid>,
 }
 

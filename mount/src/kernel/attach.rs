@@ -31,9 +31,9 @@ const GRACE_PERIOD: Duration = Duration::from_millis(100);
 /// How a mount ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unmounted {
-    /// Nobody was using it.
+    /// No process was using it.
     Clean,
-    /// Somebody still uses it: it is gone from the directory and ends when the last user leaves, or
+    /// A process uses it: it is gone from the directory and ends when the last user leaves, or
     /// when the process that serves it ends.
     Busy,
 }

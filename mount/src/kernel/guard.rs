@@ -66,7 +66,7 @@ impl FromStr for Watched {
 /// A guard that runs, until this is dropped or the process ends.
 #[derive(Debug)]
 pub(crate) struct Guard(
-    // The guard notices that nobody can read any more.
+    // The guard notices that no process can read any more.
     #[allow(dead_code, reason = "only to be dropped")] PipeReader,
 );
 
@@ -164,7 +164,7 @@ fn wait_for<const N: usize>(
     ends: [BorrowedFd<'_>; N],
     timeout: Option<&Timespec>,
 ) -> io::Result<bool> {
-    // A pipe that nobody reads tells of that without being asked.
+    // A pipe without a reader tells of that without being asked.
     let mut ends = ends.map(|end| PollFd::from_borrowed_fd(end, PollFlags::IN));
     Ok(rustix::io::retry_on_intr(|| poll(&mut ends, timeout))? > 0)
 }

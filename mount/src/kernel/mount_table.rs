@@ -46,7 +46,7 @@ impl MountedAt {
         match rustix::fs::statfs(&self.directory) {
             Ok(_) => Ok(true),
             Err(Errno::NOTCONN | Errno::CONNABORTED) => Ok(false),
-            // A mount of another user refuses us, so somebody answers.
+            // A mount of another user refuses us, so it answers.
             Err(Errno::ACCESS | Errno::PERM) => Ok(true),
             Err(errno) => Err(MountError::io("look at", &self.directory, errno)),
         }
@@ -131,7 +131,7 @@ pub(crate) fn resolve(directory: &Path) -> Result<PathBuf, MountError> {
     }
 }
 
-/// What is at a place where somebody wants to mount.
+/// The state of a place where a caller wants to mount.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MountPoint {
     /// An empty directory: its path without links.

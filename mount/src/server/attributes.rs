@@ -98,7 +98,7 @@ pub(crate) fn directory_alone(number: u64) -> FileAttr {
     }
 }
 
-/// Times before the epoch included; a time nobody can represent becomes the epoch.
+/// Times before the epoch included; a time that cannot be represented becomes the epoch.
 fn system_time(seconds: i64, nanoseconds: u32) -> SystemTime {
     let whole = Duration::from_secs(seconds.unsigned_abs());
     let base =

@@ -61,7 +61,7 @@ impl<S: TreeSource> Contents<S> {
         }
     }
 
-    /// A read of an open file failed: the next one opens it again, as somebody may have mended it.
+    /// A read of an open file failed: the next one opens it again, as a repair may have mended it.
     pub(crate) fn forget(&self, key: &S::Content, size: u64) {
         // The file is closed after the lock is free.
         let _closed = self.files(size).lock().pop(key);

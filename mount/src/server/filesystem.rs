@@ -78,7 +78,7 @@ impl<S: TreeSource> TreeFilesystem<S> {
     }
 
     /// Refuses a request that would change something. The kernel refuses first, as the mount is
-    /// read-only; this is for a mount that somebody remounted writable.
+    /// read-only; this is for a mount that was remounted writable.
     fn refuse(&self) -> Errno {
         self.tree.counters.refused.one();
         Errno::EROFS

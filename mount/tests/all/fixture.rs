@@ -115,7 +115,7 @@ fn lock_caches(how: FlockOperation) -> fs::File {
     file
 }
 
-/// Makes the kernel forget what nobody uses: "1" pages, "2" names and inodes, "3" both.
+/// Makes the kernel forget what no process uses: "1" pages, "2" names and inodes, "3" both.
 ///
 /// # Errors
 /// Where that is not allowed.

@@ -10,11 +10,11 @@ use crate::fixture::{Mounted, drop_caches, eventually, keep_caches, many, mount,
 use crate::memory::{Memory, dir};
 use crate::not_run::{needs_root, not_run};
 
-/// Makes the kernel forget what nobody uses, as often as it takes: it tells the mount in its own
+/// Makes the kernel forget what no process uses, as often as needed: it tells the mount at its own
 /// time. False where that is not allowed.
 fn drop_caches_until(mounted: &Mounted, done: impl Fn(&Mounted) -> bool) -> bool {
     let mut allowed = true;
-    eventually("the kernel forgets all that nobody uses", || {
+    eventually("the kernel forgets all that no process uses", || {
         allowed = drop_caches("2").is_ok();
         !allowed || done(mounted)
     });

@@ -50,7 +50,7 @@ fn a_reader_of_a_changing_directory_misses_nothing_that_stays() {
     for session in 0..500 {
         memory.remove(ROOT, &format!("session-{session:04}"));
     }
-    // Somebody else lists it anew meanwhile.
+    // Another reader lists it anew meanwhile.
     mounted.mount().refresh();
     mounted.shell("ls $M | wc -l");
     seen.extend(entries.map(|entry| entry.unwrap().file_name()));

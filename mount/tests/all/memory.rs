@@ -89,7 +89,7 @@ struct State {
 #[derive(Clone)]
 struct Meeting {
     bytes: Vec<u8>,
-    /// Made when somebody has opened the bytes to push them.
+    /// Made when the pusher has opened the bytes.
     opened: PathBuf,
     is_read: Arc<AtomicBool>,
 }
@@ -197,7 +197,7 @@ impl Memory {
     }
 
     /// Whoever opens these bytes to push them, says so by making the file `opened`, and gets them
-    /// as soon as somebody else opens them, who never gets them.
+    /// as soon as another reader opens them, which never gets them.
     pub(crate) fn meet_at(&self, bytes: &[u8], opened: PathBuf) {
         let is_read = Arc::default();
         *self.0.meeting.lock() = Some(Meeting { bytes: bytes.into(), opened, is_read });

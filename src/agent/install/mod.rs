@@ -3,7 +3,7 @@
 //! Clients keep their configuration in files that people write, too. So an edit changes what it has
 //! to and nothing else, a copy of the file as it was lies beside it, and the new file takes the
 //! place of the old one at once. Installing twice changes nothing the second time. Uninstalling
-//! gives back the old file, byte for byte, if nobody has changed it since; else it takes out
+//! gives back the old file, byte for byte, if it is unchanged since; else it takes out
 //! exactly what is ours.
 //!
 //! Always true: no symlink is followed below the home directory, the project, or the directory that
@@ -54,13 +54,13 @@ pub enum InstallError {
         /// Why.
         source: Box<InstallError>,
     },
-    /// Somebody else may decide what the path means.
+    /// Another user may decide what the path means.
     #[error("it is a symlink or lies behind one, which is not followed; change the file itself")]
     Symlink,
     /// The file is not text.
     #[error("it is not UTF-8")]
     NotText,
-    /// Somebody else wrote the file meanwhile.
+    /// Another process wrote the file meanwhile.
     #[error("it was changed meanwhile; try again")]
     Changed,
     /// A variable of the client names no directory.
@@ -201,7 +201,7 @@ pub fn plan_uninstall(request: &Request) -> Result<Vec<Edit>, InstallError> {
     for edit in edits.iter_mut().filter(|edit| edit.is_change) {
         let backup = read(base, &backup_of(&edit.relative))
             .map_err(|source| in_file(&base.join(backup_of(&edit.relative)), source))?;
-        // The file is what installing made of the backup, with the server or without: nobody else
+        // The file is what installing made of the backup, maybe with the server: no other program
         // wrote it.
         let made_of = |with_server: bool| {
             let request = Request { with_server, ..request.clone() };

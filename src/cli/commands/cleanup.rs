@@ -1,4 +1,4 @@
-//! `nono rollback cleanup`: sessions go, and with them the space that nobody else needs.
+//! `nono rollback cleanup`: sessions go, and with them the space that no other session needs.
 //!
 //! Without a selection, what the limits of the settings let go.
 
@@ -240,7 +240,7 @@ fn choose(
             // It lives as long as its container: its beginning says nothing of its snapshots.
             Ok((_, metadata)) if metadata.origin == SessionOrigin::Container => containers += 1,
             Ok((status, metadata)) => dated.push((metadata, status, session)),
-            // Somebody else removed it.
+            // Another process removed it.
             Err(_) if session.is_gone() => {}
             Err(error) => {
                 has_unknown = true;

@@ -207,16 +207,16 @@ fn edit(context: &Context) -> Outcome {
 
 /// The text for a user without a configuration: all settings, none of them in effect.
 fn template() -> Result<String, CliError> {
-    let nobody = crate::config::Surroundings {
+    let nowhere = crate::config::Surroundings {
         home: None,
         current_dir: PathBuf::new(),
         variable: &|_| None,
         is_inside: false,
     };
-    let settings = Settings::load(&nobody, &FlagSettings::default())?;
+    let settings = Settings::load(&nowhere, &FlagSettings::default())?;
     let line = |setting: &Setting| format!("# {}  # {}\n", line(setting), remark(setting));
     let lines = |settings: &[Setting]| settings.iter().map(line).collect::<String>();
-    let containers = lines(&ContainerLimits::list(&nobody)?);
+    let containers = lines(&ContainerLimits::list(&nowhere)?);
     Ok(format!("[rollback]\n{}\n[containers]\n{containers}", lines(&settings.list())))
 }
 

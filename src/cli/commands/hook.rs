@@ -194,7 +194,7 @@ fn is_ready(ready: &mut [PollFd<'_>], deadline: Instant) -> bool {
     }
 }
 
-/// Handles all events of an agent session, in a process of its own that nobody has to wait for.
+/// Handles all events of an agent session, in a process of its own for which no agent waits.
 pub(in crate::cli) fn work(args: &WorkerArgs, store: &StoreArgs, context: &Context) -> Outcome {
     // Whoever ends the hook's group of processes does not mean this one.
     let _ = sys::start_process_session();

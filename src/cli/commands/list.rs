@@ -179,7 +179,7 @@ fn git(
 }
 
 /// Whether a session is listed without being asked for: not if its command changed nothing. What
-/// somebody named or pinned is, and so is a snapshot.
+/// the user named or pinned is, and so is a snapshot.
 fn is_of_interest(session: &SessionSummary) -> bool {
     session.status != SessionStatus::Completed
         || session.has_changes()

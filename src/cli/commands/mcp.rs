@@ -41,7 +41,7 @@ pub(in crate::cli) fn run(args: &McpArgs, store: &StoreArgs) -> Outcome {
     let catalog = store.catalog()?;
     let tools: Arc<dyn Tools> = match inside::keeper_of_the_past(&catalog) {
         Keeper::Supervisor(socket) => Arc::new(Supervised { socket }),
-        Keeper::Nobody(error) => Arc::new(OutOfReach(error.to_string())),
+        Keeper::Unreachable(error) => Arc::new(OutOfReach(error.to_string())),
         Keeper::Store => {
             let directory = sys::current_dir()?;
             Arc::new(InStore { args: args.clone(), catalog, directory })

@@ -337,7 +337,7 @@ enum Event {
 }
 
 impl Begun {
-    /// Serves until somebody unmounts it or a signal comes.
+    /// Serves until it is unmounted or a signal comes.
     fn serve(self, context: &Context) -> Outcome {
         let Self { mut mount, taken: _taken, mut signals, report } = self;
         let unmounter = mount.unmounter();
@@ -360,7 +360,7 @@ impl Begun {
                     Unmounted::Clean => {}
                     Unmounted::Busy => {
                         // Its users get errors once this process is gone. Staying would leave a
-                        // process that nobody sees.
+                        // process that the user does not see.
                         let directory = Shown::path(&report.directory);
                         context.warn(format_args!("{directory} was unmounted while in use"));
                         return Ok(0);
@@ -424,7 +424,7 @@ fn look(mount: &MountedAt) -> Status {
         directory: mount.directory.clone(),
         label: label_of(&shows),
         shows,
-        // An error is an answer from somebody.
+        // An error is an answer, too.
         alive: mount.is_alive().unwrap_or(true),
     }
 }

@@ -82,7 +82,7 @@ pub(in crate::cli) fn run(args: &PushArgs, store: &StoreArgs, context: &Context)
     if !after_run::is_after_run() {
         return run_here(args, store, context);
     }
-    // Nobody reads what it says: a note remains.
+    // No user reads what it says: a note remains.
     after_run::detach();
     let [remote, session_id] = args.words.as_slice() else {
         return run_here(args, store, context);

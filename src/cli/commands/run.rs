@@ -227,7 +227,7 @@ impl Job<'_> {
                 context,
             );
         }
-        // A failing command names its own reason: the kernel reports a denial to nobody else.
+        // A failing command names its own reason: the kernel reports a denial to it alone.
         supervised.map_err(|error| not_started(&args.command[0], &error))
     }
 }
@@ -291,7 +291,7 @@ fn supervise_recorded(
     })
 }
 
-/// The last state is the one at a moment at which nobody writes, if there is one. A process that
+/// The last state is the one at a moment when no process writes, if there is one. A process that
 /// the command left running may write later, and is named.
 fn report_leftover(ended: &Ended, report: &RunReport, context: &Context) {
     let left = wait_for_quiet(ended.keeper, || {

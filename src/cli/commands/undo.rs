@@ -76,7 +76,7 @@ impl UndoArgs {
         !self.dry_run
     }
 
-    /// Whether somebody is asked before anything changes.
+    /// Whether the user is asked before anything changes.
     pub(super) fn asks(&self) -> bool {
         !self.yes && !self.dry_run
     }

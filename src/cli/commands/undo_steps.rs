@@ -175,7 +175,7 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
     bar.finish();
     let done = done?;
     if done.is_nothing_but_commits() && !plan.is_nothing_but_commits() {
-        let message = "nothing of that is left to undo by now: somebody else did it meanwhile";
+        let message = "nothing of that is left to undo by now: another command did it meanwhile";
         return Err(CliError::failed(message).leaving("nothing was changed"));
     }
     print(&done, &work, args, context)

@@ -170,7 +170,7 @@ fn keep(args: &KeepArgs) -> Outcome {
     };
     drop(starting);
     drop(command);
-    // They are the command's, and somebody may wait until all who write to them are gone.
+    // They are the command's, and a reader may wait until all writers are gone.
     let nowhere = sys::open_nowhere()?;
     for replace in
         [rustix::stdio::dup2_stdin, rustix::stdio::dup2_stdout, rustix::stdio::dup2_stderr]
@@ -209,10 +209,10 @@ fn follow(command: Pid, kept: &Mutex<Kept>, supervisor: &UnixStream) {
                 }
             }
             Ok(_) | Err(Errno::INTR) => continue,
-            // Nobody is left.
+            // No process is left.
             Err(_) => return,
         };
-        // The thread that waits for orders knows what to do when nobody listens.
+        // The thread that waits for orders knows what to do when the supervisor does not listen.
         let _ = send(supervisor, &event);
     }
 }

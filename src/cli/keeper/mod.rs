@@ -45,7 +45,7 @@ pub(super) const NAME: &str = "__keep";
 pub(super) const THIS_PROGRAM: &str = "/proc/self/exe";
 /// Maximum wait for the keeper to be there. It starts two programs.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// While nobody has come, so often is looked whether somebody still can.
+/// Interval between two looks whether a process is left that can become the keeper.
 const STEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// The keeper's task.
@@ -273,7 +273,7 @@ fn send(stream: &UnixStream, message: &impl Serialize) -> io::Result<()> {
     (&*stream).write_all(&line)
 }
 
-/// Waits for the keeper, as long as somebody is left who may become it.
+/// Waits for the keeper, as long as a process is left that may become it.
 fn meet(listener: &UnixListener, first: &Child) -> Result<UnixStream, NotStarted> {
     let started = Instant::now();
     let first = i32::try_from(first.id()).ok().and_then(Pid::from_raw);

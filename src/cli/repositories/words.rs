@@ -114,7 +114,7 @@ fn counts_of(moves: &[Move], git_dir: &Path) -> Vec<Option<Between>> {
         | Move::Created { since: Some(from), to, .. } => Some((from.clone(), to.clone())),
         _ => None,
     };
-    // Lines that nobody reads need no number.
+    // Lines that are not shown need no number.
     let ends: Vec<Option<(Oid, Oid)>> = moves.iter().take(MAX_LINES).map(ends).collect();
     let pairs: Vec<(Oid, Oid)> = ends.iter().flatten().cloned().collect();
     let objects = git_dir.join("objects");

@@ -69,7 +69,7 @@ impl ConflictArgs {
     }
 }
 
-/// A restore that somebody asked for.
+/// A restore that the user asked for.
 pub(in crate::cli) struct Restoring<'a> {
     pub(in crate::cli) catalog: &'a Catalog,
     pub(in crate::cli) manager: SnapshotManager,
@@ -81,7 +81,7 @@ pub(in crate::cli) struct Restoring<'a> {
     pub(in crate::cli) asked_by: AskedBy,
     /// Whether a run that is at work is no reason to ask.
     pub(in crate::cli) force: bool,
-    /// Whether a program reads the report, so that nobody answers.
+    /// Whether a program reads the report, so that no question is answered.
     pub(in crate::cli) is_for_program: bool,
     /// Whether later changes are not asked about: they were, or `--yes` says not to.
     pub(in crate::cli) is_settled: bool,
@@ -170,7 +170,7 @@ impl<'a> Restoring<'a> {
     }
 
     /// Asks what has to be asked, restores, and says what came of it. `shows_changes`: also names
-    /// the changed paths, which somebody may just have seen.
+    /// the changed paths, which the user may just have seen.
     pub(in crate::cli) fn run(&mut self, shows_changes: bool, context: &Context) -> Outcome {
         if !self.may_run(context)? {
             return Ok(1);
@@ -244,7 +244,7 @@ impl<'a> Restoring<'a> {
         Ok(may_run)
     }
 
-    /// Restores; where later changes would be undone as well, asks, unless nobody is there to
+    /// Restores; where later changes would be undone as well, asks, unless no user is there to
     /// answer.
     fn carry_out(&mut self, context: &Context) -> Result<RestoreReport, CliError> {
         let mut report = self.restore_unblocked(context)?;
@@ -377,7 +377,7 @@ pub(in crate::cli) fn refuse_without_answers(
     )))
 }
 
-/// Whether somebody can answer a question.
+/// Whether a user can answer a question.
 pub(in crate::cli) fn answers(is_for_program: bool, context: &Context) -> bool {
     context.stdin_is_terminal && context.stderr_is_terminal && !is_for_program
 }

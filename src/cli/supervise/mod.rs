@@ -3,7 +3,7 @@
 //! The command stays in our process group, so the terminal treats us as one: Ctrl-C and Ctrl-Z
 //! reach it directly. We only follow what its [keeper](super::keeper) tells. When it stops, we
 //! stop, so that the shell takes the terminal back; `fg` wakes both. When it ends, we end, after
-//! the last state is recorded. Its orphans stay below the keeper, so we know whether somebody still
+//! the last state is recorded. Its orphans stay below the keeper, so we see whether a process still
 //! writes.
 
 mod quiet;
@@ -35,7 +35,7 @@ const LOST: u8 = 137;
 pub(super) struct Ended {
     /// Its exit code, 128+n for a signal n.
     pub(super) code: u8,
-    /// Whether somebody asked us to end (SIGTERM, SIGHUP), and does not wait for a question.
+    /// Whether a signal asked us to end (SIGTERM, SIGHUP), so that no question is answered.
     pub(super) was_told_to_end: bool,
     /// The keeper, which lives on as long as what the command left running.
     pub(super) keeper: Option<Pid>,
@@ -71,11 +71,11 @@ pub(super) fn supervise(
     let terminal = Terminal::of_stdin();
     let is_terminal = terminal.is_some();
     let queue = &mut signals.queue;
-    // Before and after, Ctrl-Z stops us and nobody else.
+    // Before and after, Ctrl-Z stops this process alone.
     let _suspension = Taken::queued(&[SIGTSTP], queue)?;
     let (hand_over, handed_over) = mpsc::sync_channel(1);
     let ended = std::thread::scope(move |scope| {
-        // Before the command: where nobody could pass signals on, it is not run.
+        // Before the command, which is not run where no thread could pass signals on.
         let forwarder = sys::spawn_scoped(scope, "signals", move || {
             // Nothing comes when the command does not start.
             handed_over.recv().is_ok_and(|(queue, orders)| forward(queue, &orders, is_terminal))

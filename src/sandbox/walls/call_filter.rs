@@ -29,12 +29,12 @@ use seccompiler::{
 use crate::sandbox::{Network, SandboxError};
 
 /// No process has this id: the largest that the kernel gives is 4,194,304 (`PID_MAX_LIMIT`).
-const NOBODY: i32 = 0x6e6f_6e6f;
+const NO_PROCESS: i32 = 0x6e6f_6e6f;
 
 /// Whether the filter holds for this process. The kernel's own answer is ESRCH.
 pub(super) fn is_applied() -> bool {
-    let nobody = Pid::from_raw(NOBODY);
-    nobody.is_some_and(|nobody| test_kill_process(nobody) == Err(Errno::PERM))
+    let pid = Pid::from_raw(NO_PROCESS);
+    pid.is_some_and(|pid| test_kill_process(pid) == Err(Errno::PERM))
 }
 
 /// Applies the filter to this process and all that it starts.
@@ -66,7 +66,7 @@ fn rules(network: &Network) -> Result<Rules, seccompiler::BackendError> {
     for call in [libc::SYS_add_key, libc::SYS_keyctl, libc::SYS_request_key] {
         rules.insert(call, Vec::new());
     }
-    rules.insert(libc::SYS_kill, vec![when(0, u64::from(NOBODY.unsigned_abs()))?]);
+    rules.insert(libc::SYS_kill, vec![when(0, u64::from(NO_PROCESS.unsigned_abs()))?]);
     if *network == Network::Closed {
         let families = [libc::AF_INET, libc::AF_INET6, libc::AF_PACKET, libc::AF_VSOCK];
         let families: Result<Vec<_>, _> =

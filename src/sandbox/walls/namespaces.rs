@@ -1,6 +1,6 @@
 //! The second wall: namespaces of mounts and of processes.
 //!
-//! An ordinary user makes them in a user namespace that maps the user to itself and nobody else;
+//! An ordinary user makes them in a user namespace that maps the user to itself and no other user;
 //! root, which may make them without one, sees all owners as they are. The order is fixed by the
 //! kernel: a process namespace holds only what its maker starts *afterwards*, and its `/proc` can
 //! be mounted only from inside. So one process calls [`separate`], and the program that it starts
@@ -44,7 +44,7 @@ pub fn separate(own_processes: bool) -> Result<(), NamespaceError> {
     }
     let (uid, gid) = (sys::effective_uid(), sys::effective_gid());
     if uid == 0 {
-        // In a user namespace, root could give no file to anybody any more.
+        // In a user namespace, root could give no file to another user any more.
         return Err(NamespaceError::of(
             "make a mount namespace without CAP_SYS_ADMIN",
             Errno::PERM,

@@ -250,7 +250,7 @@ fn a_volume_with_a_frozen_file_is_not_cleared() {
     in_place(&scene, &id, &[]).success();
 }
 
-/// Killed, and then somebody freezes a file: it is told before anything is cleared.
+/// Killed, and then a user freezes a file: it is told before anything is cleared.
 #[test]
 fn resume_clears_no_volume_with_a_frozen_file() {
     let Some(daemon) = daemon() else { return };

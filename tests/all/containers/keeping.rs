@@ -118,7 +118,7 @@ fn cleanup_names_an_original_that_runs_again_and_would_not_remove_it() {
     assert!(!told.says("would remove"), "{}", told.stdout);
     assert!(told.says(&format!("container {kept} stays")), "{}{}", told.stdout, told.stderr);
     daemon.run(&["rm", "-f", "-v", kept]);
-    // One that somebody removed is nothing to remove.
+    // One that the user removed is nothing to remove.
     let done = cleaned(&scene);
     assert_eq!(done["kept_containers_removed"], serde_json::json!([]));
     scene.remove(&report);
@@ -199,7 +199,7 @@ fn a_second_replacement_replaces_the_container_that_has_the_place() {
     // The volumes in place are those of the container that has the place.
     let in_place = ["container", "restore", &id, "--volumes-only", &scene.volume];
     daemon.nono(&scene.fixture, &in_place).fails(1, &format!("container {name} is running"));
-    // Nobody has the place: there is nothing to replace.
+    // No container has the place: there is nothing to replace.
     daemon.run(&["rm", "-f", name]);
     let again = [&["container", "restore", &id][..], &REPLACE].concat();
     daemon.nono(&scene.fixture, &again).fails(1, &kept(&second));
@@ -323,7 +323,7 @@ fn an_original_that_is_being_stopped_runs_on_after_an_abort() {
     assert_ne!(found["State"]["StartedAt"], before["State"]["StartedAt"]);
 }
 
-/// One that somebody started and used beside the original is nobody's to remove.
+/// One that the user started and used beside the original is never removed.
 #[test]
 fn a_container_beside_the_original_that_has_worked_is_kept_by_an_abort() {
     let Some(daemon) = daemon() else { return };
@@ -351,7 +351,7 @@ fn a_container_beside_the_original_that_has_worked_is_kept_by_an_abort() {
     }
 }
 
-/// The new one works, so somebody tidied the old one away.
+/// The new one works, so the user tidied the old one away.
 #[test]
 fn a_replacement_without_its_original_is_never_removed() {
     let Some(daemon) = daemon() else { return };

@@ -363,7 +363,7 @@ fn a_volume_at_a_path_that_is_written_oddly_comes_back() {
     daemon.run(&["rm", "-f", name]);
 }
 
-/// Somebody else lets the container go on in the middle.
+/// Another program lets the container go on in the middle.
 #[test]
 fn a_pause_that_was_broken_is_not_called_consistent() {
     let Some(daemon) = daemon() else { return };

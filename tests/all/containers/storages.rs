@@ -22,7 +22,7 @@ fn options(volume_source: VolumeSource) -> SnapshotOptions {
         takes_image: true,
         takes_files: true,
         volume_source: Some(volume_source),
-        // The container stands still, so nobody watches.
+        // The container stands still, so no watcher is needed.
         watcher: Watcher { program: "false".into(), arguments: Vec::new() },
         threads: 0,
     }

@@ -86,7 +86,7 @@ fn a_container_goes_on_after_an_engine_that_stalls_at_any_request() {
         daemon.until("the journal is gone", is_over);
         holds_nothing(daemon, &fixture);
         if request == "/commit" && daemon.engine() == Engine::Docker {
-            // The engine makes it, although nobody waits for it any more.
+            // The engine makes it, although no client waits for it any more.
             let is_found = || daemon.nono(&fixture, &["container", "validate"]).code == 1;
             daemon.until("the late image is there", is_found);
         }
@@ -167,7 +167,7 @@ fn the_next_command_lets_a_container_go_on_when_the_watcher_is_dead_too() {
     assert_eq!(container.state().as_deref(), Some("running"));
 }
 
-/// Somebody removes the store while the container is paused, and nono is killed: the watcher knows
+/// A user removes the store while the container is paused, and nono is killed: the watcher knows
 /// what it read at its start.
 #[test]
 fn a_container_goes_on_when_its_store_is_removed_and_nono_killed() {

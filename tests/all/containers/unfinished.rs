@@ -1,4 +1,4 @@
-//! A restore that was interrupted is named by other commands until somebody finishes it.
+//! A restore that was interrupted is named by other commands until it is finished.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
@@ -205,7 +205,7 @@ fn a_snapshot_of_a_half_restored_volume_is_not_called_consistent() {
     }
 }
 
-/// Nobody else would know of it.
+/// No other command would know of it.
 #[test]
 fn the_removal_of_a_history_names_the_container_that_a_restore_put_aside() {
     let Some(daemon) = daemon() else { return };

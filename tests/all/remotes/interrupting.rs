@@ -17,7 +17,7 @@ fn interrupted(mut command: Command, server: &ObjectServer, request: usize) -> F
     server.forget_requests();
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     (0..request).for_each(|_| drop(server.next_request()));
-    // The work goes on up to its next request, which nobody answers.
+    // The work goes on up to its next request, which stays without an answer.
     let paused = server.pause();
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let asked = Instant::now();

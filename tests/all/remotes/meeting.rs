@@ -88,7 +88,7 @@ fn a_delta_of_another_history_is_never_added_to_a_session() {
     let (session, other) = (&travel.session, other(&travel));
     travel.push("ours");
     other.nono(&["push", "theirs", session]).success();
-    // Somebody merges the folders of two remotes.
+    // A user merges the folders of two remotes.
     for name in ["2-delta-1.tar.zst", "3-delta-2.tar.zst"] {
         fs::copy(theirs.join(session).join(name), ours.join(session).join(name)).unwrap();
     }
@@ -156,7 +156,7 @@ fn held_push(travel: &Travel, root: &Path, place: &Path, name: &str) -> (Child, 
 
 /// The place verifies, all of it arrives in an empty store, and there a push that said so has
 /// stored its history.
-fn nobody_lied(travel: &Travel, place: &Path, pushes: &[(&Path, &Finished)]) {
+fn no_push_lied(travel: &Travel, place: &Path, pushes: &[(&Path, &Finished)]) {
     let at = place.to_str().unwrap();
     let said = |done: &Finished| format!("{}: {}", done.code, done.stderr);
     let said: Vec<_> = pushes.iter().map(|(_, done)| said(done)).collect();
@@ -189,7 +189,7 @@ fn of_two_pushers_with_two_histories_one_is_refused_whenever_the_other_one_comes
         let first = travel.nono(&push);
         drop(waiting);
         let second = finished(pusher.wait_with_output().unwrap());
-        nobody_lied(&travel, &place, &[(&ours, &first), (&theirs, &second)]);
+        no_push_lied(&travel, &place, &[(&ours, &first), (&theirs, &second)]);
         // The one of which snapshot 1 came first.
         let codes = if at < 2 { (0, 1) } else { (1, 0) };
         assert_eq!((first.code, second.code), codes, "{name}: {}{}", first.stderr, second.stderr);
@@ -221,7 +221,7 @@ fn of_two_pushers_one_takes_a_full_archive_back_where_the_other_one_has_a_delta(
         assert_eq!(second.code, 1, "{}", second.stderr);
         let listed = archives(&place, &travel.session);
         assert_eq!(listed.len(), 3, "{listed:?}");
-        nobody_lied(&travel, &place, &[(fast, &first), (slow, &second)]);
+        no_push_lied(&travel, &place, &[(fast, &first), (slow, &second)]);
     }
 }
 
@@ -242,7 +242,7 @@ fn two_pushers_with_two_histories_at_once_make_no_mixture() {
         };
         let pushers = [begin(&ours), begin(&theirs)];
         let [first, second] = pushers.map(|pusher| finished(pusher.wait_with_output().unwrap()));
-        nobody_lied(&travel, &place, &[(&ours, &first), (&theirs, &second)]);
+        no_push_lied(&travel, &place, &[(&ours, &first), (&theirs, &second)]);
         assert!(first.code + second.code > 0, "both say that they stored another history");
     }
 }

@@ -10,7 +10,7 @@ fn one_snapshot_comes_alone_with_the_archives_that_it_needs() {
     let travel = Travel::with(6, 20, 1);
     let place = travel.directory("disk");
     travel.push("disk");
-    // Nobody may need these.
+    // No command may need these.
     for name in ["4-delta-3.tar.zst.age", "5-delta-4.tar.zst.age"] {
         fs::write(place.join(&travel.session).join(name), "broken").unwrap();
     }

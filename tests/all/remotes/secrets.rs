@@ -63,7 +63,7 @@ fn credentials_in_a_url_are_refused_and_never_repeated() {
         assert_eq!(added.code, 2, "{}", added.stderr);
         assert_eq!(travel.nono(&["push", &url, &travel.session]).code, 2);
     }
-    // A server that nobody runs: the reason has the place in it, and no credential.
+    // A server that does not run: the reason has the place in it, and no credential.
     let mut push = travel.fixture.command(&[
         "push",
         "s3://bucket/x?endpoint=http://127.0.0.1:9&region=r",

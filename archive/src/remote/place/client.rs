@@ -90,7 +90,7 @@ fn s3(bucket: &Bucket, patience: Patience) -> Result<Client, String> {
     let mut builder = AmazonS3Builder::from_env().with_url(&bucket.url);
     let profile = bucket.parameter("profile");
     let pairs = shared_credentials::profile(profile)?;
-    // A key of the environment with a secret of the file would be nobody's.
+    // A key of the environment with a secret of the file would be of no user.
     let has_own_key = builder.get_config_value(&Setting::AccessKeyId).is_some();
     let takes_key = profile.is_some() || !has_own_key;
     for (name, value) in pairs {

@@ -46,7 +46,7 @@ impl Runtime {
     /// Runs a future to its end, in this thread.
     ///
     /// # Errors
-    /// [`RemoteError::Cancelled`]: somebody asked to stop, and the future was dropped.
+    /// [`RemoteError::Cancelled`]: the caller asked to stop, and the future was dropped.
     pub(super) fn wait<T>(
         &self,
         progress: &dyn Progress,
@@ -65,7 +65,7 @@ impl Runtime {
         })
     }
 
-    /// Runs a future to its end whatever anybody asks: for clearing up.
+    /// Runs a future to its end whatever the user asks: for clearing up.
     pub(super) fn finish<T>(&self, future: impl Future<Output = T>) -> T {
         self.handle.block_on(future)
     }

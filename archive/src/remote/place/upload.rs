@@ -257,7 +257,7 @@ impl Drop for Upload<'_> {
             let _ = store.abort_multipart(&long.staged, &upload).await;
             store.delete(&long.staged).await
         };
-        // Somebody may have stopped the push because nothing answers.
+        // The user may have stopped the push because nothing answers.
         let cleared =
             self.cloud.runtime.finish(async { tokio::time::timeout(CLEARING, clear).await });
         if matches!(cleared, Ok(Ok(()) | Err(object_store::Error::NotFound { .. }))) {

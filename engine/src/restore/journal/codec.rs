@@ -465,7 +465,7 @@ mod tests {
         };
         assert!(decoded(tree(vec![inside(b"/p/tree"), inside(b"/p/tree/in")])).is_ok());
         assert!(decoded(tree(vec![inside(b"/p/tree2")])).is_err());
-        // No tree in a tree: a decoder that follows them could be led as deep as somebody wants.
+        // No tree in a tree: a decoder that follows them could be led to any depth.
         assert!(decoded(tree(vec![tree(Vec::new())])).is_err());
     }
 }

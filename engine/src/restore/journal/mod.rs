@@ -139,7 +139,7 @@ pub(super) enum Step {
         path: Vec<u8>,
     },
     /// A directory that is staged with everything in it gets a path that is free. `steps` would
-    /// make the same piece by piece, which is how it is finished when somebody took a part of it
+    /// make the same piece by piece, which is how it is finished when the user took a part of it
     /// away; taking it back is always done so.
     PlaceTree {
         path: Vec<u8>,

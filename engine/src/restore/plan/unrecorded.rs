@@ -64,7 +64,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Names what was left out of the target and is gone or another now: nobody can bring it back.
+    /// Names what was left out of the target and is gone or another now: no restore brings it back.
     pub(super) fn name_lost(&mut self, then: &[NotCaptured], left_out: &[NotCaptured]) {
         let mut lost = diff::lost(then, left_out);
         // Existing directories that may hold more than their record were named with the
@@ -76,7 +76,7 @@ impl Planner<'_> {
     }
 
     /// Names files that could not be read for the target and can be now, or are gone, and of which
-    /// not even the inode was noted: nobody knows how they were, and somebody changed them.
+    /// not even the inode was noted: their state then is unknown, and they were changed.
     pub(super) fn name_unreadable_then(
         &mut self,
         then: &[NotCaptured],
@@ -118,7 +118,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Leaves a directory as it is of which nobody can say what is in it.
+    /// Leaves a directory as it is whose entries are unknown.
     pub(super) fn keep_unlisted(&mut self, path: &[u8], reason: Option<&NotCapturedReason>) {
         let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
         self.skip(path, format!("what is in it now could not be captured{reason}"));

@@ -263,7 +263,7 @@ fn what_a_session_holds_follows_from_its_manifest() {
     assert_eq!(of(&session, completed), SessionContent::Changes);
     session.merkle_roots = roots(&["a", "b"]);
     session.changes = None;
-    assert_eq!(of(&session, completed), SessionContent::Changes, "nobody could count them");
+    assert_eq!(of(&session, completed), SessionContent::Changes, "they could not be counted");
 }
 
 #[test]

@@ -122,7 +122,7 @@ pub enum CaptureError {
     /// A filter in a manifest is not valid.
     #[error(transparent)]
     Pattern(#[from] InvalidPattern),
-    /// Somebody asked to stop.
+    /// The caller asked to stop.
     #[error("stopped before the snapshot was complete; nothing was recorded")]
     Cancelled,
     /// The worker threads could not be started.

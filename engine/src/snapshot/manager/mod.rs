@@ -325,7 +325,7 @@ impl SnapshotManager {
     }
 
     /// Takes a snapshot of the state that an undo of steps left, under the session's lock. Without
-    /// it, the session would take that state for a later change of somebody else.
+    /// it, the session would take that state for a later change by hand.
     pub(crate) fn record_undone(&self, step: Step) -> Result<(), SnapshotError> {
         let request = SnapshotRequest { step: Some(step), ..SnapshotRequest::default() };
         self.take(Some(&self.latest()?), request).map(drop)
@@ -362,7 +362,7 @@ impl SnapshotManager {
         }
     }
 
-    /// Waits until nobody else writes the session, unless it is cancelled. A session whose restore
+    /// Waits until no other process writes here, unless it is cancelled. A session whose restore
     /// was interrupted is not written: its disk is in neither state.
     pub fn lock_session(&self) -> Result<FileLock, SnapshotError> {
         let lock = self.lock_interrupted_session()?;
@@ -497,7 +497,7 @@ impl SnapshotManager {
         Ok(self.session.listed_manifest(count - 1, &listed)?)
     }
 
-    /// Under the session's lock, so that the journal is nobody's who is still at work.
+    /// Under the session's lock, so that no process is still at work on the journal.
     pub(crate) fn refuse_interrupted_restore(&self) -> Result<(), SnapshotError> {
         if self.session.has_restore_journal()? {
             return Err(SnapshotError::RestoreInterrupted {

@@ -28,7 +28,7 @@ use crate::sys::Dir;
 
 /// The purpose of a snapshot.
 pub(super) enum Why {
-    /// Somebody asked for it, maybe under a name, maybe as a step.
+    /// The caller asked for it, maybe under a name, maybe as a step.
     Asked(Box<SnapshotRequest>),
     /// A restore to the snapshot of this number is about to change what is there; of a part, these
     /// paths.
@@ -116,7 +116,7 @@ impl SnapshotManager {
         Ok((published.manifest, comparison))
     }
 
-    /// Captures what is tracked. `flushed`: the store, if somebody waits until all of it is
+    /// Captures what is tracked. `flushed`: the store, if the caller waits until all of it is
     /// durable.
     fn capture_next(
         &self,
@@ -248,7 +248,7 @@ impl SnapshotManager {
             let loaded = self.session.listed_manifest(number, &listed);
             let loaded = loaded.inspect_err(|error| tracing::warn!("no ignore rules: {error}"));
             Cow::Owned(loaded.map_or_else(
-                // Nobody knows what it tracked, so no rule counts anywhere.
+                // Its tracked paths are unknown, so no rule counts anywhere.
                 |_| SnapshotManifest {
                     ignore_files: None,
                     roots: roots.to_vec(),

@@ -1,8 +1,8 @@
 //! What of a damaged long object goes, and what stays.
 //!
 //! A damaged chunk goes alone: into quarantine, as any small object. The list and the other chunks
-//! stay in use, so the object is whole again as soon as anybody stores that chunk, as a snapshot of
-//! another version of the file does. The list goes where nobody can read all of it, and where all
+//! stay in use, so the object is whole again as soon as one stores that chunk, as a snapshot of
+//! another version of the file does. The list goes where it cannot be read to the end, and if all
 //! its chunks are intact and make other contents.
 
 use std::collections::HashSet;

@@ -124,7 +124,7 @@ fn overlapped(
         let cutting = sys::spawn_scoped(scope, "nono-chunks", move || {
             for (offset, bytes) in to_cut {
                 cutter.add(offset, &bytes)?;
-                // Nobody takes it when all is read.
+                // The reader does not take it when all is read.
                 let _ = emptied.send(bytes);
             }
             Ok(())

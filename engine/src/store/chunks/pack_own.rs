@@ -1,4 +1,4 @@
-//! Packing long objects that were stored as they are, so that nobody had to wait for it.
+//! Packing long objects that were stored as they are, so that no user had to wait for it.
 //!
 //! To compress a long file takes several times as long as to copy it. So a first baseline copies,
 //! and this is done beside the command. An object is in the store all the time: before its own file

@@ -250,7 +250,7 @@ fn an_object_of_which_a_chunk_is_gone_is_damaged_and_is_stored_again() {
     assert!(bytes_of(&lab.export(&again).unwrap()) == bytes);
 }
 
-/// The collector asks before anybody has looked which packs there are.
+/// The collector asks before the store has listed its packs.
 #[test]
 fn what_a_list_names_is_known_to_a_store_that_was_just_opened() {
     let lab = Lab::new();

@@ -24,7 +24,7 @@ use super::{
 use crate::object::ContentHash;
 use crate::sys::{self, Dir, EarlyFlush};
 
-/// Mode of an object: nobody writes it, its owner reads it.
+/// Mode of an object: no user writes it, its owner reads it.
 pub(super) const OBJECT_MODE: u16 = 0o400;
 
 /// A directory of objects.

@@ -36,7 +36,7 @@ impl LocalStore {
         Ok(true)
     }
 
-    /// Somebody looks for an object: when that was often enough, finds out what has a file of its
+    /// A caller looks for an object: when that was often enough, finds out what has a file of its
     /// own.
     pub(in crate::store) fn note_look(&self, patience: &Patience) {
         if !self.own.are_known()
@@ -77,7 +77,7 @@ impl LocalStore {
         self.own.lacking()(hash)
     }
 
-    /// As [`has_no_own`](Self::has_no_own), for many. While it lives, nobody can learn of others:
+    /// As [`has_no_own`](Self::has_no_own), for many. While it lives, no thread learns of others:
     /// it is not for long, nor while anything else is done with the store.
     pub(crate) fn having_no_own(&self) -> impl Fn(&ContentHash) -> bool + '_ {
         self.own.lacking()

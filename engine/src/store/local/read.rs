@@ -243,7 +243,7 @@ impl LocalStore {
     }
 
     /// Opens an object of `size` bytes after all of them were checked; where there are several
-    /// copies, an intact one. What has another length is not read: it may claim one that nobody can
+    /// copies, an intact one. A copy of another length is not read: it may claim one that cannot be
     /// read to the end.
     ///
     /// # Errors

@@ -114,7 +114,7 @@ impl LocalStore {
         self.ensure_prefix(hash)?;
         self.own.add(hash);
         let is_new = match temp.persist(&self.dir, &name) {
-            // Somebody took the directory away.
+            // Another process took the directory away.
             Err(error) if error.is_gone() => {
                 self.prefixes[usize::from(hash.as_bytes()[0])].store(false, Ordering::Relaxed);
                 self.ensure_prefix(hash)?;
@@ -167,7 +167,7 @@ impl LocalStore {
         }
     }
 
-    /// Removes temporary files that a crash left behind. Only under the exclusive lock, when nobody
+    /// Removes temporary files that a crash left behind. Only under the exclusive lock: no process
     /// writes.
     ///
     /// # Errors

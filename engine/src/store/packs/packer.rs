@@ -339,7 +339,7 @@ impl<'s> Packer<'s> {
         while state.pack.is_full(&self.limits) && !state.writing.is_empty() {
             self.written.wait(&mut state);
         }
-        // Somebody else may have completed it meanwhile.
+        // Another thread may have completed it meanwhile.
         if state.pack.is_full(&self.limits) && !state.is_broken {
             let next = self.store.new_pack();
             let full = std::mem::replace(&mut state.pack, next);

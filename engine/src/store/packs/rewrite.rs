@@ -52,7 +52,7 @@ impl LocalStore {
     /// as it is, so that it is still found damaged, unless an intact one comes from another pack. A
     /// pack that the disk does not give back stays.
     ///
-    /// If an object is left out, nobody may be writing: the lock is the exclusive one.
+    /// If an object is left out, no process may be writing: the lock is the exclusive one.
     ///
     /// # Errors
     /// When a pack cannot be written. All objects are then still there, some twice.

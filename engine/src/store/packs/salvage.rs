@@ -28,7 +28,7 @@ const STEP_BYTES: usize = 4096;
 /// The treatment of a pack that the disk does not give back as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BadDisk {
-    /// Leave it, which is an error: the disk may yet give it, and nobody has asked for a repair.
+    /// Leave it, which is an error: the disk may yet give it, and no repair was asked for.
     Refuse,
     /// Take what there is. This is a repair.
     TakeTheRest,
@@ -161,7 +161,7 @@ impl LocalStore {
     /// looked at.
     pub(crate) fn look_again_at_packs(&self, bad_disk: BadDisk) -> Result<bool, StoreError> {
         let Some(packs) = packs_dir(self.dir())? else { return Ok(false) };
-        // Nobody may have looked yet.
+        // The packs may not have been listed yet.
         self.packs().refresh(self.dir())?;
         let mut are_read_again = false;
         for Unreadable { name, is_on_bad_disk } in self.packs().unreadable() {

@@ -945,7 +945,7 @@ fn who_opens_many_objects_finds_out_what_has_a_file_of_its_own_and_finds_what_co
     };
     read_many();
     let later = lab.other().write(b"stored by another").unwrap().hash;
-    assert!(store.has_no_own(&later), "nobody said so");
+    assert!(store.has_no_own(&later), "no listing said so");
     assert_eq!(store.read(&later, 1 << 20).unwrap(), b"stored by another");
     assert!(store.forget_own() && !store.forget_own());
     // It is found out anew.

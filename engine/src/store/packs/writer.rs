@@ -183,7 +183,7 @@ impl<'s> PackWriter<'s> {
         self.file_at + waiting as u64 >= limits.bytes || self.entries.len() >= limits.objects
     }
 
-    /// As [`append`](Self::append), where nobody else does.
+    /// As [`append`](Self::append), where no other process does.
     ///
     /// # Errors
     /// When the disk is full or broken.
@@ -317,7 +317,7 @@ impl<'s> PackWriter<'s> {
         if temp.persist(self.objects, &name)? {
             return Ok(Sealed { digits, bytes: self.file_at + index.len() as u64 });
         }
-        // Nobody else can have chosen it.
+        // No other process can have chosen it.
         let source = io::ErrorKind::AlreadyExists.into();
         Err(sys::Error { operation: "name", path: self.objects.path_of(&name), source }.into())
     }

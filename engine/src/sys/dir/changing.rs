@@ -52,7 +52,7 @@ impl Dir {
         made.at("make the named pipe", &self.path_of(name))
     }
 
-    /// Makes a socket that nobody listens at, or the node of a device.
+    /// Makes a socket without a listener, or the node of a device.
     ///
     /// # Errors
     /// EEXIST, ENOSPC; EPERM without the right to make devices.

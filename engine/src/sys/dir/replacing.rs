@@ -52,7 +52,7 @@ impl Dir {
         write: impl FnOnce(&mut File) -> io::Result<()>,
     ) -> Result<()> {
         let path = self.path_of(name);
-        // A name that nobody else takes, so that two writers cannot publish each other's half.
+        // A name that no other process takes, so that two writers cannot publish each other's half.
         let random = hex::encode(&crate::sys::random_bytes()?[..8]);
         let temp = [b".", name, b".new-", random.as_bytes()].concat();
         let written = (|| {
@@ -73,7 +73,7 @@ impl Dir {
     }
 
     /// Removes what a crash left of [`replace_file`](Self::replace_file) for this name. Only for
-    /// whoever keeps all others from replacing it; a failure leaves what nobody reads.
+    /// a caller that keeps all others from replacing it; a failure leaves unread files.
     pub(crate) fn remove_unfinished(&self, name: &[u8]) {
         let temporary = [b".", name, b".new-"].concat();
         for listed in self.names().unwrap_or_default() {

@@ -22,7 +22,7 @@ fn full(lab: &Lab) -> SnapshotManager {
     metadata.exit_code = Some(3);
     metadata.ended = Some(metadata.started);
     metadata.network_events = vec![json!({"to": "example.org:443", "at": 0.1})];
-    metadata.extra.insert("noted_by".to_owned(), json!("somebody"));
+    metadata.extra.insert("noted_by".to_owned(), json!("another program"));
     manager.save_session_metadata(&metadata).unwrap();
     manager.restore(0).unwrap();
     manager.store().pack_all().unwrap();

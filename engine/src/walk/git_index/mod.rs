@@ -5,7 +5,7 @@
 //! the index. A false index has more recorded or, as if there were none, leaves the rules alone.
 //! Paths of an earlier snapshot stay in without it.
 //!
-//! The decoder is our own. The crate `gix-index` decodes extensions that nobody here wants, one of
+//! The decoder is our own. The crate `gix-index` decodes extensions that nono does not want, one of
 //! them by recursion, takes offsets out of the file as indexes of slices, and joins threads that
 //! may panic.
 

@@ -2,7 +2,7 @@
 //!
 //! Each state has its own files: those on the disk, and those that were there when the session
 //! began. A path is judged by either or by both, as [`Ignores`] says. A recorded rule for a
-//! directory also holds for what is in it, so that `logs/` ignores `logs/x` after somebody has
+//! directory also holds for what is in it, so that `logs/` ignores `logs/x` after a user has
 //! written `logs/*` instead.
 
 mod rules;

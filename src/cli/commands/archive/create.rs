@@ -199,7 +199,7 @@ fn parent(args: &CreateArgs, path: &Path, session: &str) -> Result<Parent, CliEr
     Ok(Parent { number: head.id.number(), base, depth: head.chain_depth })
 }
 
-/// Why an archive is full, if somebody might expect a delta.
+/// The reason for a full archive, where a user might expect a delta.
 pub(in crate::cli::commands) fn because(reason: FullReason) -> String {
     reason.words().map(|words| format!(", because {words}")).unwrap_or_default()
 }

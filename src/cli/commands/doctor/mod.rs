@@ -133,7 +133,7 @@ fn second_wall() -> Finding {
     }
 }
 
-/// Pushes after a run have nobody to tell what failed.
+/// Pushes after a run have no terminal to tell what failed.
 #[cfg(feature = "archive")]
 fn pushes() -> Vec<Finding> {
     const WHAT: &str = "push after run";

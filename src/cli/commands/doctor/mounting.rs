@@ -51,7 +51,7 @@ pub(super) fn mounts() -> Finding {
         Ok(mounts) => mounts,
         Err(error) => return Finding::wrong(WHAT, error.to_string(), "mount /proc"),
     };
-    // An error is an answer from somebody.
+    // An error is an answer, too.
     let is_alive = |mount: &MountedAt| mount.is_alive().unwrap_or(true);
     let (alive, dead): (Vec<_>, Vec<_>) = mounts.into_iter().partition(is_alive);
     if dead.is_empty() {

@@ -38,9 +38,9 @@ struct Report {
     cut_off: Vec<String>,
     /// Names at the place that are no archives.
     foreign: Vec<String>,
-    /// Archives that are not encrypted, where those of the remote are. Nobody reads them.
+    /// Archives that are not encrypted, where those of the remote are. No command reads them.
     unencrypted: Vec<String>,
-    /// Folders of sessions that are symlinks. Nobody follows them.
+    /// Folders of sessions that are symlinks. No command follows them.
     linked: Vec<String>,
 }
 

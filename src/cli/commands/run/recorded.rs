@@ -64,7 +64,7 @@ pub(super) fn run(job: &Job<'_>, catalog: &Catalog, settings: &Settings) -> Outc
     if let (Some(remote), Ok(_)) = (&settings.push_after_run, &finished) {
         crate::cli::after_run::start(remote, catalog.root(), &id, context);
     }
-    // All is recorded and said: nobody has to wait for the rest.
+    // All is recorded and said: the user does not wait for the rest.
     drop(signals);
     if let Some(retention) = retention.into_inner() {
         retention.finish(catalog.root(), settings, has_worked(&ended, &finished), context);
