@@ -15,14 +15,14 @@ use nono_engine::object::ContentHash;
 /// than any program asks.
 const MAX_WORK_FACTOR: u8 = 22;
 
-/// Who can read an archive that is written.
+/// The readers of an archive that is written.
 #[derive(Clone)]
 pub enum Encryption {
     /// Everybody: nothing is encrypted.
     None,
     /// The owners of these keys.
     Recipients(Arc<[Recipient]>),
-    /// Whoever knows the passphrase.
+    /// Every reader that knows the passphrase.
     Passphrase(SecretString),
 }
 

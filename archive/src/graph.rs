@@ -3,7 +3,7 @@
 use nono_engine::object::{ContentHash, LinkGroups, Node, RootTree, Tree};
 use nono_engine::store::StoreError;
 
-/// What an object is, as the one that names it says.
+/// The kind of an object, by the object that names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// The top of a snapshot, or of the ignore files of a session.
@@ -21,7 +21,7 @@ pub(super) enum Kind {
 pub(super) struct Named {
     pub(super) hash: ContentHash,
     pub(super) kind: Kind,
-    /// Of a long file: the name of its midstates.
+    /// The name of a long file's midstates.
     pub(super) midstates: Option<ContentHash>,
 }
 

@@ -15,7 +15,7 @@ pub(super) struct Shelf {
     /// Place and length of each.
     places: HashMap<Short, (u64, u32)>,
     end: u64,
-    /// What the present archive added, so that it can be taken back.
+    /// Objects that the present archive added, so that they can be taken back.
     added: Vec<Short>,
     begin: u64,
 }

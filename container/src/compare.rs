@@ -1,4 +1,4 @@
-//! What differs between two snapshots of containers: configuration, volumes, changed files.
+//! The differences between two snapshots of containers: configuration, volumes, changed files.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -150,7 +150,7 @@ fn mount_of(mount: &MountPoint) -> MountRecord {
     }
 }
 
-/// Those of `--tmpfs` are no mounts in the engine's list.
+/// The mounts of `--tmpfs` are not in the engine's list.
 fn add_tmpfs(inspected: &ContainerInspectResponse, mounts: &mut Vec<MountRecord>) {
     let host = inspected.host_config.as_ref();
     let tmpfs = host.and_then(|host| host.tmpfs.as_ref()).into_iter().flatten();
@@ -245,7 +245,7 @@ pub(super) fn other_writers(
     Ok(names)
 }
 
-/// What a snapshot of the container does not hold, and what a restore elsewhere would miss.
+/// The gaps of a snapshot of the container, and what a restore elsewhere would miss.
 pub(super) fn gaps(described: &Described) -> (Vec<String>, Vec<String>) {
     let (mut not_captured, mut warnings) = (Vec::new(), Vec::new());
     if matches!(described.state, ContainerState::Running | ContainerState::Paused) {

@@ -138,7 +138,7 @@ impl Docker {
     ) -> Result<T, ContainerError> {
         self.runtime.block_on(async {
             tokio::select! {
-                // What has come is taken, even from an engine that is gone by now.
+                // An answer that has come is taken, even from an engine that is gone by now.
                 biased;
                 answer = future => Ok(answer),
                 error = self.no_pulse(operation) => Err(error),

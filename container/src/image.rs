@@ -72,7 +72,7 @@ pub(super) fn commit(
         changes: Some(labels),
         ..CommitContainerOptions::default()
     };
-    // What a killed snapshot left under this tag, which would lose its name to the new image.
+    // The image of a killed snapshot under this tag would lose its name to the new image.
     remove_own(docker, store, &format!("{REPOSITORY}:{tag}"), session, number)?;
     sys::before_request("commit")?;
     let operation = format!("make an image of container {container_id}");

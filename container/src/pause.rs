@@ -207,7 +207,7 @@ impl Drop for Paused<'_> {
 fn start(watcher: &Watcher, container_id: &str, token: &str) -> Result<Child, ContainerError> {
     let mut command = Command::new(&watcher.program);
     command.args(&watcher.arguments).arg(container_id).arg(token);
-    // What ends nono is not meant for the watcher.
+    // A signal that ends nono is not meant for the watcher.
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
     #[cfg(feature = "fail-points")]
     command.env_remove("NONO_FAIL_POINT").env_remove("NONO_OPERATION_LOG");

@@ -66,10 +66,10 @@ pub struct ContainerRecord {
     /// The files that differ from the image; `None` if the caller did not ask for them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed_files: Option<ChangedFiles>,
-    /// What the snapshot does not hold, in sentences.
+    /// The gaps of the snapshot, in sentences.
     #[serde(default)]
     pub not_captured: Vec<String>,
-    /// What a user should know before a restore, in sentences.
+    /// Warnings for the user before a restore, in sentences.
     #[serde(default)]
     pub warnings: Vec<String>,
 }

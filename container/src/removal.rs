@@ -50,7 +50,7 @@ pub struct RemovalReport {
     /// Containers that a restore put aside, of histories that are gone. They stay: no cleanup knows
     /// them any more.
     pub kept_containers_left: Vec<String>,
-    /// What stays, and why.
+    /// Problems that keep a snapshot, in sentences.
     pub problems: Vec<String>,
     /// Whether nothing was removed, because the caller asked for the list alone.
     pub dry_run: bool,
@@ -332,7 +332,7 @@ pub fn cleanup(
     Ok(report)
 }
 
-/// That no removal reaches the limit of space.
+/// The sentence that no removal reaches the limit of space.
 fn too_large(
     policy: &ContainerPolicy,
     facts: &[SnapshotFacts],

@@ -301,7 +301,7 @@ mod tests {
             gone(&expired),
             [("a", 0, TooOld), ("a", 1, TooOld), ("a", 2, TooManyOfContainer), ("a", 3, TooMany),]
         );
-        // What goes does not depend on the order of the facts.
+        // The choice does not depend on the order of the facts.
         all.reverse();
         assert_eq!(policy().expired(&all, now), expired);
     }

@@ -81,11 +81,11 @@ pub struct SnapshotReport {
     pub bytes_written: u64,
     /// Whether the container stood still meanwhile.
     pub is_consistent: bool,
-    /// What the snapshot does not hold.
+    /// The gaps of the snapshot.
     pub not_captured: Vec<String>,
     /// Paths that could not be read.
     pub unreadable: Vec<NotCaptured>,
-    /// What a user should know before a restore.
+    /// Warnings for the user before a restore.
     pub warnings: Vec<String>,
 }
 

@@ -47,7 +47,7 @@ impl fmt::Display for Movement {
     }
 }
 
-/// Whoever may change the volumes of a container now.
+/// Other containers that may change the volumes of a container now.
 fn others(
     docker: &Docker,
     storage: &dyn SnapshotStorage,

@@ -2,7 +2,7 @@
 //!
 //! The stream begins with the asked path itself; everything after it lies below. It is untrusted:
 //! names are checked, nothing is ever written to a path, and lengths in it decide no allocation.
-//! What a directory of the same contents would give, the stream gives too, in all that it carries:
+//! The stream gives the same tree as a directory of these contents, in all that it carries:
 //! kinds, contents, owners, modes, whole seconds, hard links, `security.capability`. A member that
 //! no tree can hold is left out and named; it fails nothing.
 

@@ -129,7 +129,7 @@ pub fn pack(bytes: &[u8]) {
     if let Ok(lock) = store.lock_exclusive() {
         let salvaged = store.salvage_packs(BadDisk::TakeTheRest, &NoProgress, &lock);
         for hash in salvaged.expect("what is whole can be taken out").objects {
-            // What is whole of a list of chunks is the list.
+            // The list alone may be whole of an object in chunks.
             let read = store.read(&hash, 1 << 30);
             assert!(read.is_ok() || store.has_list_of(&hash), "{read:?}");
         }

@@ -1,4 +1,4 @@
-//! What can go wrong while mounting and unmounting, each with the path it is about.
+//! The errors of mounting and unmounting, each with the path it is about.
 //!
 //! A program decides from the variant how to help; the text says what is missing.
 
@@ -65,7 +65,7 @@ pub enum MountError {
         operation: &'static str,
         /// The mount point.
         path: PathBuf,
-        /// What the kernel or fusermount3 said.
+        /// The message of the kernel or fusermount3.
         message: String,
     },
     /// Nothing of ours is mounted there.
@@ -81,13 +81,13 @@ pub enum MountError {
         operation: &'static str,
         /// The mount point.
         path: PathBuf,
-        /// What the kernel or fusermount3 said.
+        /// The message of the kernel or fusermount3.
         message: String,
     },
     /// An operation on a path failed.
     #[error("cannot {operation} {}", .path.display())]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         operation: &'static str,
         /// On what.
         path: PathBuf,

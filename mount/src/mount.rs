@@ -243,7 +243,7 @@ pub fn unmount(directory: &Path) -> Result<Unmounted, MountError> {
     }
 }
 
-/// What a mount needs of its tree, whatever the source.
+/// The part of its tree that a mount needs, whatever the source.
 trait KnownNodes: Send + Sync {
     fn live_nodes(&self) -> usize;
     fn changing_directories(&self) -> Vec<u64>;

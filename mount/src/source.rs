@@ -112,7 +112,7 @@ impl<S: TreeSource + ?Sized> Node<S> {
 pub struct Entry<S: TreeSource + ?Sized> {
     /// One path component: not empty, no `/`, no NUL, not `.` or `..`, at most 255 bytes.
     pub name: Box<[u8]>,
-    /// What it names.
+    /// The named node.
     pub node: Node<S>,
 }
 
@@ -237,7 +237,7 @@ pub trait TreeSource: Send + Sync + 'static {
 /// Fills a buffer.
 ///
 /// # Errors
-/// Those of the source, or the contents end before the buffer is full.
+/// The errors of the source, or contents that end before the buffer is full.
 pub(crate) fn read_exactly(file: &dyn Content, buffer: &mut [u8], offset: u64) -> io::Result<()> {
     let mut filled = 0;
     while filled < buffer.len() {

@@ -8,7 +8,7 @@
 use super::state::AgentState;
 use nono_engine::snapshot::{AgentSession, MAX_STEP_TITLE_BYTES, Step, StepKind, StepPrompt};
 
-/// Whoever calls a tool.
+/// The caller of a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     /// The agent session.

@@ -1,4 +1,4 @@
-//! What a client's hook says, in one form for all clients.
+//! The event of a client's hook, in one form for all clients.
 //!
 //! The parser is total: any bytes are an event or none. Fields and events that it does not know are
 //! ignored, because clients add some in every version. The names are those of Claude Code, which
@@ -95,11 +95,11 @@ pub struct Event {
     /// Whether calls of one agent may overlap.
     #[serde(default)]
     pub is_parallel: bool,
-    /// What happened.
+    /// The kind of event.
     pub kind: EventKind,
 }
 
-/// What happened.
+/// The kind of an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
@@ -268,7 +268,7 @@ pub fn parse(client: Option<Client>, bytes: &[u8]) -> Option<Event> {
         "SessionStart" => EventKind::SessionStart,
         "UserPromptSubmit" | "BeforeAgent" => {
             let prompt = text("prompt").unwrap_or_default();
-            // What is cut away later anyway need not be spooled.
+            // A part that is cut away later anyway need not be spooled.
             let text = prompt.chars().take(MAX_STEP_PROMPT_BYTES + 1).collect();
             EventKind::Prompt { text }
         }

@@ -1,4 +1,4 @@
-//! What went wrong in hooks: a short log, for `nono doctor` and `nono status`.
+//! Failures in hooks: a short log, for `nono doctor` and `nono status`.
 //!
 //! A hook says nothing to its client, so whatever fails is written here: one line of JSON for each.
 
@@ -24,7 +24,7 @@ pub struct Mishap {
     pub at: Timestamp,
     /// The client.
     pub client: String,
-    /// What failed.
+    /// The failed operation.
     pub what: String,
     /// Whether nothing went wrong: the agent works where nothing is ever recorded.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -72,7 +72,7 @@ impl Journal {
         let _ = file.write_all(&line);
     }
 
-    /// What failed, oldest first. A log that is not there or cannot be read has nothing.
+    /// The failures, oldest first. A log that is missing or cannot be read has none.
     pub fn read(&self) -> Vec<Mishap> {
         let Some(dir) = self.path.parent().and_then(|path| Dir::open(path).ok()) else {
             return Vec::new();
@@ -81,7 +81,7 @@ impl Journal {
         bytes.split(|b| *b == b'\n').filter_map(|l| serde_json::from_slice(l).ok()).collect()
     }
 
-    /// What failed in the last so many hours.
+    /// The failures of the last `hours` hours.
     pub fn recent(&self, hours: i64) -> Vec<Mishap> {
         let since = Timestamp::now() - jiff::SignedDuration::from_hours(hours);
         self.read().into_iter().filter(|mishap| mishap.at >= since).collect()

@@ -1,4 +1,4 @@
-//! What carries out the actions: finds or begins the session of an agent session, and takes its
+//! The recorder of the actions: finds or begins the session of an agent session, and takes its
 //! steps.
 
 use std::path::Path;
@@ -138,7 +138,7 @@ impl Recorder {
             AgentSession { client: event.client.clone(), session_id: event.session_id.clone() };
         let catalog = Catalog::new(self.request.root.clone(), []);
         for session in catalog.sessions()?.into_iter().rev() {
-            // What cannot be read is another one's.
+            // A session that cannot be read is another one's.
             let Ok(metadata) = session.metadata() else { continue };
             if metadata.agent.as_ref() == Some(&agent) && metadata.snapshot_count > 0 {
                 let prompts = metadata.steps.iter().filter_map(|step| step.prompt.as_ref());

@@ -47,7 +47,7 @@ pub enum SpoolError {
     /// The directory cannot be used.
     #[error(transparent)]
     Io(#[from] sys::Error),
-    /// What it holds cannot be written as text.
+    /// Its contents cannot be written as text.
     #[error("cannot write an event: {0}")]
     Text(#[from] serde_json::Error),
 }
@@ -59,7 +59,7 @@ pub struct SpooledEvent {
     pub received: Timestamp,
     /// So long the client waits, at most.
     pub deadline_ms: u64,
-    /// What happened.
+    /// The event.
     pub event: Event,
 }
 
@@ -73,13 +73,13 @@ impl SpooledEvent {
     }
 }
 
-/// What is kept between events.
+/// The state that is kept between events.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
     /// The session that records the agent session.
     #[serde(default)]
     pub session: Option<String>,
-    /// What is known of the agent session.
+    /// The known facts of the agent session.
     #[serde(default)]
     pub agent: AgentState,
     /// When the session could not be begun, for the last time.
@@ -229,7 +229,7 @@ impl Spool {
         mut handle: impl FnMut(&mut Kept, &SpooledEvent),
     ) -> Result<(), SpoolError> {
         let mut kept = self.kept();
-        // What cannot be removed is none of ours: a directory with such a name.
+        // An entry that cannot be removed is none of ours: a directory with such a name.
         let mut foreign: Vec<Vec<u8>> = Vec::new();
         loop {
             let mut names = self.names()?;
@@ -258,7 +258,7 @@ impl Spool {
     }
 
     fn kept(&self) -> Kept {
-        // What cannot be read is found again: the session by its manifest.
+        // A state that cannot be read is found again: the session by its manifest.
         let bytes = self.dir.read(STATE.as_bytes(), MAX_BYTES).unwrap_or_default();
         serde_json::from_slice(&bytes).unwrap_or_default()
     }

@@ -16,7 +16,7 @@ use nono_engine::snapshot::{OutsideFate, OutsidePath, Step, StepKind, StepPrompt
 /// Maximum number of calls kept as being at work; the oldest ones are forgotten first.
 const MAX_RUNNING: usize = 64;
 
-/// What to do.
+/// An action of the recorder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Find the session, or begin one with its baseline.
@@ -38,7 +38,7 @@ struct Running {
     is_unseen: bool,
 }
 
-/// What is known of an agent session.
+/// The known facts of an agent session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentState {
     /// The last prompt.
@@ -86,7 +86,7 @@ impl AgentState {
         Some((&running.call, running.subagent.as_deref()))
     }
 
-    /// What an event asks for.
+    /// The actions that an event asks for.
     pub fn advance(&mut self, event: &Event) -> Vec<Action> {
         match &event.kind {
             EventKind::SessionStart => {
@@ -94,7 +94,7 @@ impl AgentState {
                 vec![Action::Begin, self.between(event)]
             }
             EventKind::Prompt { text } => {
-                // Whatever was at work in an earlier turn and is not heard of has ended.
+                // A call of an earlier turn that is not heard of has ended.
                 self.forget(|_| true);
                 let number = self.prompt.as_ref().map_or(1, |prompt| prompt.number + 1);
                 self.prompt = Some(StepPrompt { number, text: text.clone() });
@@ -160,7 +160,7 @@ impl AgentState {
             EventKind::TurnEnd { background } => {
                 self.forget(|running| running.subagent.is_none());
                 let actions = vec![Action::Begin, self.between(event)];
-                // What is not known to go on is not held against what a person does next.
+                // A background command that may be over is not held against a person's edits.
                 if *background != Some(true) {
                     self.background = None;
                 }
@@ -191,7 +191,7 @@ impl AgentState {
         self.running.retain(|running| !is_meant(running));
     }
 
-    /// What changed since the last step and is no call's.
+    /// Changes since the last step that are no call's.
     fn between(&mut self, event: &Event) -> Action {
         let unheard = self.unheard.take();
         let is_late = self.background.is_some() || unheard.is_some() || !self.running.is_empty();

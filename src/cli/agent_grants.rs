@@ -1,4 +1,4 @@
-//! What a coding agent needs inside of a run beside its profile: its own package, and our program.
+//! The needs of a coding agent in a run beside its profile: its own package, and our program.
 //!
 //! A package of npm lies in the home directory of its user as often as not, which no profile can
 //! name. Hooks call our program by its path. Both are only read. The agent may stand behind other

@@ -150,7 +150,7 @@ impl Context {
         Box::new(StripStream::new(buffered))
     }
 
-    /// What a command did: nothing where nothing but errors is wanted. `is_asked`: the text itself
+    /// The report of a command: nothing where only errors are wanted. `is_asked`: the text itself
     /// was asked for, as by `--dry-run`.
     pub(super) fn out_done(&self, is_asked: bool) -> Box<dyn Write> {
         if self.is_quiet && !is_asked { Box::new(io::sink()) } else { self.out_long() }

@@ -129,7 +129,7 @@ impl Grants {
         let mut read = read.collect::<Result<Vec<_>, _>>()?;
         read.extend(elsewhere.read.iter().cloned());
         if let Some(client) = profile.and_then(agent_grants::client_of) {
-            // What contains the record is not granted, and the user did not ask for it.
+            // A path that contains the record is not granted, and the user did not ask for it.
             read.extend(agent_grants::reads(command).iter().filter_map(|path| judge(path).ok()));
             agent_grants::warn(client, command, context);
         }

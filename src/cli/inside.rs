@@ -39,7 +39,7 @@ struct Named(Need, &'static str);
 /// it has a way of its own.
 ///
 /// # Errors
-/// What is said to a person, with exit code 1.
+/// The refusal for a person, with exit code 1.
 pub(super) fn refuse(arguments: &Arguments) -> Result<(), CliError> {
     let Named(need, command) = need(&arguments.command);
     let is_written = match &arguments.command {

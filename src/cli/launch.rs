@@ -96,7 +96,7 @@ pub(super) fn probe() -> Result<Offered, CliError> {
         let meeting = scratch.path().join(MEETING);
         let command = ["true".into()];
         match Keeper::start(Command::new(THIS_PROGRAM), &meeting, plan, &command) {
-            // Whatever the end of the command, the namespaces were there.
+            // The namespaces were there, however the command ended.
             Ok(mut keeper) => Ok(keeper.next().err().and(None)),
             Err(NotStarted::Refused(reason)) => Ok(Some(reason)),
             Err(NotStarted::Killed(_)) => Err(CliError::stopped("stopped")),

@@ -111,7 +111,7 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     if let Command::Hook(args) = &arguments.command {
-        // Whatever happens, the agent must not notice.
+        // The agent must not notice any failure.
         std::panic::set_hook(Box::new(|_| {}));
         let _ = std::panic::catch_unwind(|| commands::hook::run(args, &arguments.store));
         return ExitCode::SUCCESS;

@@ -86,7 +86,7 @@ const DIRECTORIES: &[&[&str]] = &[
 pub(super) struct RunLater(Vec<String>);
 
 impl RunLater {
-    /// Those among the changes from one state to another.
+    /// The files that run later, among the changes from one state to another.
     ///
     /// # Errors
     /// When a tree or a file that has to be read is missing or damaged.

@@ -32,7 +32,7 @@ pub(super) struct SealArgs {
     plaintext: bool,
 }
 
-/// What archives are decrypted with.
+/// The keys that decrypt archives.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Decryption")]
 pub(super) struct UnsealArgs {
@@ -45,7 +45,7 @@ pub(super) struct UnsealArgs {
 }
 
 impl SealArgs {
-    /// What the arguments say; `None` if they say nothing.
+    /// The encryption of the arguments; `None` if they name none.
     pub(super) fn encryption(&self) -> Result<Option<RemoteEncryption>, CliError> {
         Ok(match &self.passphrase_file {
             _ if !self.recipient.is_empty() => {

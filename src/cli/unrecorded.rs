@@ -22,7 +22,7 @@ pub(super) struct Unrecorded {
     left: Vec<NotCaptured>,
     rebuildable: Vec<PathBuf>,
     lost: Vec<Lost>,
-    /// What neither of the two states could read, and is as it was for all that is known.
+    /// Paths that neither of the two states could read, and that did not change as far as is known.
     unread: Vec<PathBuf>,
 }
 

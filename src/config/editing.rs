@@ -69,7 +69,7 @@ impl ConfigFile {
     /// Whether a text could be the file. `origin` names it in the error.
     ///
     /// # Errors
-    /// What is wrong with it, with its place.
+    /// The first defect, with its place.
     pub fn check(origin: &Path, text: &str) -> Result<(), ConfigError> {
         Settings::check(&Shown::path(origin).to_string(), text)
     }

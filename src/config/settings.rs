@@ -214,7 +214,7 @@ impl Settings {
     /// Whether a text could be the file; `origin` names it.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The first defect.
     pub(super) fn check(origin: &str, text: &str) -> Result<(), ConfigError> {
         let mut whole = document::parse_toml::<ConfigTable>(origin, text)?;
         whole.check_remotes()?;

@@ -151,7 +151,7 @@ impl Workspace {
         }
     }
 
-    /// What is different in the project, outside of git's own directories.
+    /// The differences in the project, outside of git's own directories.
     fn differences(&self, old: &State<'_>, new: &State<'_>) -> Result<Vec<Difference>, ToolError> {
         let (a, b) = (old.manifest(), new.manifest());
         let source = EitherSource { first: old.source(), second: new.source() };

@@ -1,4 +1,4 @@
-//! What an agent may ask of its own history: the tools of `nono mcp`.
+//! An agent's questions about its own history: the tools of `nono mcp`.
 //!
 //! A [`Workspace`] is the past of one project, the one around a directory. A tool is a name,
 //! arguments as JSON, and an [`Answer`] or a [`ToolError`]; no tool knows the protocol, which
@@ -27,7 +27,7 @@ pub use server::serve;
 pub use tools::{CHECKPOINT, TOOLS, ToolInfo};
 pub use workspace::{Policy, Workspace};
 
-/// What a tool answers.
+/// The answer of a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
     /// For a model: text in which everything from the past is framed as data.
@@ -36,7 +36,7 @@ pub struct Answer {
     pub data: Value,
 }
 
-/// Whoever carries out calls of tools: a workspace, or a supervisor that has one.
+/// The interface that carries out calls of tools: a workspace, or a supervisor that has one.
 pub trait Tools: Send + Sync {
     /// Carries out one call.
     ///

@@ -47,7 +47,7 @@ pub(super) struct RestoreArguments {
     limit: Option<u64>,
 }
 
-/// What to do about later changes of others.
+/// The treatment of later changes of others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Conflicts {
@@ -151,7 +151,7 @@ impl Workspace {
         self.report(head, &report, Page { cursor: None, limit: arguments.limit })
     }
 
-    /// What is asked for, checked.
+    /// The request, checked.
     fn asked(
         &self,
         arguments: &RestoreArguments,
@@ -211,7 +211,7 @@ impl Workspace {
         };
         let changed = planned.changes.iter().map(|change| &change.path);
         let changed: Vec<_> = changed.chain(&planned.touched).collect();
-        // What is neither here nor brought back is a mistake, or meant as a glob.
+        // A path that is neither here nor brought back is a mistake, or meant as a glob.
         let is_nowhere = |path: &&PathBuf| {
             let is_in = |changed: &&PathBuf| {
                 byte_path::is_in(changed.as_os_str().as_bytes(), path.as_os_str().as_bytes())

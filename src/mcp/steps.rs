@@ -28,7 +28,7 @@ pub(super) struct Arguments {
 /// A state in the list.
 #[derive(Debug, Serialize)]
 struct Listed {
-    /// What other tools take.
+    /// The id that other tools take.
     id: String,
     number: u64,
     timestamp: jiff::Timestamp,

@@ -10,7 +10,7 @@ use super::{Answer, ToolError, Tools, Workspace, changes, files, restoring, step
 pub struct ToolInfo {
     /// Its name.
     pub name: &'static str,
-    /// What it is for, for a model.
+    /// Its purpose, for a model.
     pub description: &'static str,
     /// Its arguments: name, JSON type, what it is for, whether it is needed.
     arguments: &'static [Argument],

@@ -23,7 +23,7 @@ const MAX_PATH_BYTES: usize = 4096;
 /// Name of git's directories.
 const GIT: &[u8] = b".git";
 
-/// What a person lets agents do.
+/// The rights that a person gives to agents.
 #[derive(Debug, Clone, Default)]
 pub struct Policy {
     /// Whether files may be restored.
@@ -36,7 +36,7 @@ pub struct Policy {
     pub compression: Compression,
     /// Worker threads; 0 is one for each core.
     pub threads: usize,
-    /// What a new session leaves out.
+    /// The rules for what a new session leaves out.
     pub exclusion: ExclusionConfig,
 }
 

@@ -66,7 +66,7 @@ fn installing_twice_changes_nothing_and_uninstalling_gives_back_every_byte() {
         let again = run("install", &[]);
         assert!(again.stderr.contains("nothing to change"), "{}", again.stderr);
         assert_eq!(home(&fixture), installed);
-        // What is the user's is there still, and so are the events of all clients.
+        // The user's own hooks are there still, and so are the events of all clients.
         let settings = fs::read_to_string(fixture.path("home").join(CLAUDE)).unwrap();
         assert!(settings.contains("say done"), "{settings}");
         let parsed: Value = serde_json::from_str(&settings).unwrap();

@@ -258,7 +258,7 @@ fn a_symlink_of_a_dotfile_manager_stands_for_its_target() {
     put(&home(&fixture), "dotfiles/CLAUDE.md");
     fs::create_dir(home(&fixture).join(".claude")).unwrap();
     symlink("../dotfiles/CLAUDE.md", home(&fixture).join(".claude/CLAUDE.md")).unwrap();
-    // What cannot be recorded stops nothing, and is named.
+    // A path that cannot be recorded stops nothing, and is named.
     symlink("nowhere", home(&fixture).join(".claude/commands")).unwrap();
     let pipe = home(&fixture).join(".claude/agents");
     assert!(std::process::Command::new("mkfifo").arg(pipe).status().unwrap().success());

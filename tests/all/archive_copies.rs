@@ -23,7 +23,7 @@ fn an_archive_has_the_intact_copy_of_what_the_store_has_twice() {
     let archive = fixture.path("a.tar.zst");
     let archive = archive.to_str().unwrap();
     let create = ["archive", "create", &session, "-o", archive, "--force"];
-    // What lies in packs gets a damaged copy in front of it: cut off, or changed at its end.
+    // Each packed object gets a damaged copy in front of it: cut off, or changed at its end.
     let objects = fixture.store().join("objects");
     let mut doubled = 0;
     for contents in [&b"7 of many\n"[..], &middle, &long] {
@@ -77,7 +77,7 @@ fn an_archive_replaces_only_what_it_may() {
     assert_eq!(fs::read(&base).unwrap(), before);
     symlink("nowhere", fixture.path("link")).unwrap();
     create(&ids[1], &path("link"), &["--force"]).fails(1, "is no file");
-    // What reads a pipe gets the archive, and the pipe stays one.
+    // The reader of a pipe gets the archive, and the pipe stays one.
     let pipe = fixture.path("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let mut script = Command::new("sh");

@@ -64,7 +64,7 @@ fn not_intact(desk: &Desk, tar: &[u8], what: &str) -> String {
     let bad = desk.fixture.path("bad");
     pack(tar, "-1", &bad);
     let done = desk.fixture.nono(&["archive", "verify", &desk.at("bad")]);
-    // What the verification refuses is not imported either.
+    // An archive that the verification refuses is not imported either.
     let imported = desk.import("nowhere", &["bad"]);
     fs::remove_file(&bad).unwrap();
     assert_eq!(imported.code, 1, "{what}: {}{}", imported.stdout, imported.stderr);

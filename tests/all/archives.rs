@@ -127,7 +127,7 @@ fn fill(fixture: &Fixture) {
     }
 }
 
-/// What is below a directory, without the directory itself.
+/// The tree below a directory, without the directory itself.
 fn below(root: &Path) -> Tree {
     let mut tree = observe(root);
     tree.remove(Path::new(""));
@@ -401,7 +401,7 @@ fn what_is_not_an_archive_of_nono_is_refused_and_writes_nothing() {
     desk.create(0, "good", &[]);
     let tar = tar_of(&desk.fixture.path("good"));
     let bad = desk.fixture.path("bad");
-    // What a tree has, `verify` knows, too.
+    // `verify` knows, too, what a tree has.
     let attempt = |tar: &[u8], words: &str| {
         pack(tar, "", &bad);
         desk.refused("bad", &[words, "is no path of its trees"]);
@@ -552,7 +552,7 @@ fn a_received_session_is_meant_by_its_id_alone() {
     assert!(found.says("received in an archive"), "{}", found.stdout);
     there(&["rollback", "restore", &desk.session]).success();
     assert!(!desk.fixture.path("project/new").exists());
-    // What was recorded here is as before.
+    // The sessions recorded here are as before.
     let list = desk.fixture.nono(&["rollback", "list", "--json"]).success().json();
     assert_eq!(list[0]["received"], false);
 }
@@ -680,7 +680,7 @@ fn a_received_session_gives_no_file_privileges_unless_somebody_asks() {
     let told = restore(&["--force"]).fails(1, "2 paths are not as they were");
     assert!(told.stdout.contains("--with-privileges"), "{}", told.stdout);
     assert_eq!((fs::read_to_string(&first).unwrap(), mode(&first)), ("1\n".to_owned(), 0o751));
-    // What is restored here can be taken back here.
+    // A restore here can be taken back here.
     desk.fixture.nono(&["--root", &root, "redo", "--yes"]).success();
     assert_eq!((fs::read_to_string(&first).unwrap(), mode(&first)), ("changed".to_owned(), 0o644));
     restore(&["--force", "--with-privileges"]).success();

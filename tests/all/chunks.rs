@@ -129,7 +129,7 @@ fn a_damaged_chunk_is_found_named_and_mended_from_the_project() {
     let found = fixture.nono(&["rollback", "verify", &session]);
     assert!(found.says("long"), "{}", found.stdout);
     fixture.nono(&["rollback", "verify", &session]).fails(1, "");
-    // What cannot be proved is not given back.
+    // A file that cannot be proved is not given back.
     fs::remove_file(fixture.project().join("long")).unwrap();
     let restored = fixture.nono(&["rollback", "restore", &session, "--force", "long"]);
     assert!(!fixture.project().join("long").exists(), "{}", restored.stderr);
@@ -296,7 +296,7 @@ fn the_documentation_puts_a_long_file_together_without_nono() {
     assert!(fs::read(target.join(name)).unwrap() == bytes);
 }
 
-/// What the first run of a project stored, before anything was packed.
+/// The store of the first run of a project, before anything was packed.
 fn ran(fixture: &Fixture, script: &str) {
     let run = ["run", "--rollback", "--no-sandbox", "--no-rollback-prompt", "--", "sh", "-c"];
     fixture.nono(&[&run[..], &[script]].concat()).success();

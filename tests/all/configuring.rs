@@ -122,7 +122,7 @@ fn limits_of_containers_are_shown_and_set() {
     assert_eq!(of("containers.max_age_days")["value"], 3);
     assert_eq!(of("containers.max_age_days")["origin"], "file");
     assert_eq!(of("max_age_days")["value"], 30);
-    // What is shown can be the file.
+    // The shown text can be the file.
     fs::write(config(&fixture), &shown).unwrap();
     assert!(fixture.nono(&["config", "show"]).success().stdout.contains("max_snapshots = 50"));
     set(&fixture, &["containers.max_storage_gb", "-1"]).fails(2, "no size");

@@ -39,7 +39,7 @@ impl<'a> Agent<'a> {
         start(self.fixture.command(&arguments), &self.event(name, more))
     }
 
-    /// What a client sees of a hook: nothing.
+    /// The client's view of a hook: nothing.
     pub fn hook(&self, name: &str, more: &Value) {
         quiet(self.start_hook(name, more, &["--deadline-ms", "60000"]));
     }
@@ -103,7 +103,7 @@ impl<'a> Agent<'a> {
 pub fn start(mut command: Command, input: &str) -> Child {
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // Who does not listen any more has ended.
+    // A process that does not listen any more has ended.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     child
 }
@@ -207,7 +207,7 @@ fn a_session_that_is_resumed_goes_on_in_the_same_session() {
     agent.prompt("one");
     agent.shell("echo 1 > one");
     agent.end();
-    // Whatever a cleaner removes of it.
+    // A cleaner removes all of it.
     fs::remove_dir_all(fixture.store().join(".agents")).unwrap();
     agent.hook("SessionStart", &json!({"source": "resume"}));
     agent.prompt("two");
@@ -352,7 +352,7 @@ fn a_full_disk_of_the_store_is_not_noticed_by_the_agent_and_steps_go_on_when_the
         words.contains(&"Bash echo 1 > one") && words.contains(&"Bash echo 2 > two"),
         "{words:?}"
     );
-    // What could not be recorded at once is in a later step.
+    // Changes that could not be recorded at once are in a later step.
     let names = fixture.nono(&["rollback", "find", "large", "--json"]).success();
     assert!(names.stdout.contains("large"), "{}", names.stdout);
     fixture.nono(&["rollback", "verify"]).success();

@@ -75,7 +75,7 @@ fn messages_of_a_wrong_shape_are_errors_or_ignored_and_the_server_goes_on() {
     ] {
         for answer in client.answers_to(message.as_bytes()) {
             let is_refused = answer["error"].is_object() || answer["result"]["isError"] == true;
-            // What was wrong may also be passed over, where nothing depends on it.
+            // A wrong value may also be passed over, where nothing depends on it.
             let is_harmless = answer["result"] == json!({}) || answer["result"]["tools"].is_array();
             assert!(is_refused || is_harmless, "{message} -> {answer}");
         }
@@ -184,7 +184,7 @@ fn no_restore_writes_through_a_symlink_or_outside_of_the_project() {
     let outside = fixture.path("outside");
     fs::create_dir(&outside).unwrap();
     fs::write(outside.join("a.rs"), "theirs\n").unwrap();
-    // What was a directory leads out of the project by now.
+    // A former directory leads out of the project by now.
     fs::remove_dir_all(fixture.project().join("src")).unwrap();
     symlink(&outside, fixture.project().join("src")).unwrap();
     let escapes = |path: &str| json!({"at": "0", "paths": [path], "on_conflict": "overwrite"});

@@ -135,7 +135,7 @@ fn a_tag_beside_results_hides_no_results() {
         restores(&fixture);
         assert_eq!(read(&fixture, "results/1.csv"), "1", "{rules:?}");
     }
-    // What is too large is named.
+    // A file that is too large is named.
     let fixture = Fixture::new();
     fixture.write(".gitignore", "results/\n");
     fixture.write("results/CACHEDIR.TAG", TAG);

@@ -170,7 +170,7 @@ fn an_agent_finds_what_a_command_lost_and_brings_it_back() {
     let restored = client.call("restore", restore);
     assert_eq!(restored["is_complete"], true);
     assert_eq!(fs::read_to_string(fixture.project().join("src/a.rs")).unwrap(), "fn a() {}\n");
-    // What was not named stays, and the state before is kept.
+    // A path that was not named stays, and the state before is kept.
     assert_eq!(fs::read_to_string(fixture.project().join("README.md")).unwrap(), "goodbye\n");
     let safety = restored["safety_snapshot"].clone();
     assert!(client.refused("read_file_at", json!({"path": "src/a.rs", "at": safety})).len() > 1);

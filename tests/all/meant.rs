@@ -431,7 +431,7 @@ fn an_undo_of_a_file_goes_on_to_sessions_whose_changes_are_not_taken_back_yet() 
         assert_eq!(text(&fixture, "f").unwrap(), expected);
     }
     fixture.nono(&["undo", "--yes", "f"]).fails(1, "nothing of f is left to undo");
-    // Of the sessions, only what is not taken back yet.
+    // Only the changes of sessions that are not taken back yet.
     fixture.nono(&["undo", "--yes"]).success();
     assert_eq!([text(&fixture, "f").unwrap(), text(&fixture, "g").unwrap()], ["0\n", "0\n"]);
     fixture.nono(&["undo", "--yes"]).fails(1, "nothing is left to undo");

@@ -89,7 +89,7 @@ fn record(root: &Path, project: &Path) -> Recording {
 
 pub fn mount(root: &Path, point: &Path) -> Option<Mount> {
     let tree = StoreTree::new(&[root.to_owned()], &Scope::Everything).unwrap();
-    // What is pushed depends on which thread is faster, and messages are counted here.
+    // The pushed files depend on which thread is faster, and messages are counted here.
     let options = MountOptions { predictor: false, ..MountOptions::default() };
     match Mount::new(tree, point, options) {
         Ok(mount) => Some(mount),
@@ -211,7 +211,7 @@ fn comparing_two_snapshots_costs_what_changed() {
     // change on the way (the root, the session) is looked at and listed.
     let above = world.project.components().count() as u64 - 1;
     let names = 1 + 2 * (1 + above);
-    // What may change is asked for again when the work takes longer than it is believed: a look and
+    // A changing list is asked for again when the work takes longer than it is believed: a look and
     // up to two names for each. And OPENDIR is answered once.
     const ASKED_AGAIN: u64 = 2 * 3;
     assert!(cost.listed <= LISTS + 2 * above + 2 + ASKED_AGAIN, "{cost:?}");
@@ -219,7 +219,7 @@ fn comparing_two_snapshots_costs_what_changed() {
     let needed = names + 2 + 2 * LISTS + 2 * EQUAL + 1;
     assert!(cost.requests() <= needed + ASKED_AGAIN, "{cost:?}, {needed} needed");
 
-    // What was read once is in the kernel's memory; a machine short of it may drop a little.
+    // Contents that were read once are in the kernel's memory; it may drop a little.
     let files = 11 * DIRECTORIES as u64;
     let before = mount.counts();
     world.shell(r#"grep -r nothing "$A" "$B" || true"#);

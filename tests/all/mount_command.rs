@@ -41,7 +41,7 @@ impl Home {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
-        // Whoever started the tests may ignore signals (`nohup`, a job in the background), which is
+        // The parent of the tests may ignore signals (`nohup`, a job in the background), which is
         // inherited.
         let mut command = Command::new("env");
         command.args(["--default-signal=HUP", "--default-signal=INT"]);
@@ -93,7 +93,7 @@ impl Home {
 
 impl Drop for Home {
     fn drop(&mut self) {
-        // Whatever a failed test left behind.
+        // Mounts that a failed test left behind.
         for mount in self.mounts() {
             let _ = self.nono(&["umount", mount["directory"].as_str().unwrap()]);
         }

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal};
 
 use crate::not_run::not_run;
 
-/// What the server takes for credentials. No output of the program may repeat the second.
+/// The server's credentials. No output of the program may repeat the second.
 pub const KEY_ID: &str = "AKIAEXAMPLEKEYID";
 pub const SECRET: &str = "sEcReTvAlUeOfTheTest0123456789";
 

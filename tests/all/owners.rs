@@ -91,7 +91,7 @@ fn a_copy_of_another_users_files_is_whole_and_says_whose_it_is() {
     let report = copy("json", &["--json"]).success().json();
     let left = json!({"path_count": 2, "owners": [{"uid": 0, "gid": 0}]});
     assert_eq!((&report["owners_left"], &report["skipped"]), (&left, &json!([])));
-    // What else is not as recorded is still named.
+    // Other differences from the record are still named.
     fs::set_permissions(fixture.project().join("theirs"), PermissionsExt::from_mode(0o4755))
         .unwrap();
     fixture.nono(&["snapshot"]).success();

@@ -32,7 +32,7 @@ fn keys(place: &Place, folder: &str) -> Vec<String> {
     place.list(folder, &NoProgress).unwrap().into_iter().map(|stored| stored.key).collect()
 }
 
-/// What must hold of any place.
+/// The contract of every place.
 fn holds_objects(place: &Place) {
     assert_eq!(keys(place, ""), [] as [String; 0]);
     assert_eq!(put(place, "s/0-full", b"one"), Some(3));

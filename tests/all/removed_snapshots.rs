@@ -93,7 +93,7 @@ fn every_command_knows_a_removed_snapshot() {
     let numbers: Vec<_> =
         shown["snapshots"].as_array().unwrap().iter().map(|s| &s["number"]).collect();
     assert_eq!(numbers, [0, 2]);
-    // What the next one changed is told against the one before that is there.
+    // The changes of the next one are told against the present one before it.
     assert_eq!(shown["snapshots"][1]["changes"][0]["change_type"], "modified");
     let said = "was removed by retention on";
     fixture.nono(&["rollback", "show", &named]).fails(1, said);

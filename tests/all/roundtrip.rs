@@ -85,7 +85,7 @@ fn linking_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Those of them that an ordinary user can have made and can read.
+/// Steps that an ordinary user can have made and can read.
 fn ordinary_step() -> impl Strategy<Value = Step> {
     linking_step().prop_filter("it needs no rights", |step| match step {
         Step::Owner { .. } => false,
@@ -257,7 +257,7 @@ fn alone(tree: &Tree, path: &Path) -> Option<Observed> {
     tree.get(path).map(|it| Observed { linked_to: None, ..it.clone() })
 }
 
-/// What is selected is as before or named, and all else is as it was after the change.
+/// A selected path is as before or named, and all else is as it was after the change.
 fn check_part(
     [before, changed, after]: [&Tree; 3],
     selected: &[PathBuf],

@@ -20,7 +20,7 @@ const LAST: u64 = 8;
 /// second one begins with the user's own edits. The third one is of today.
 fn three_prompts(fixture: &Fixture) -> Agent<'_> {
     fixture.write("log", "0\n");
-    // What takes the store over its limit and is in every state.
+    // A file that takes the store over its limit and is in every state.
     fixture.write("large", noise(64 << 10));
     let agent = Agent::new(fixture, "claude-code");
     agent.hook("SessionStart", &json!({"source": "startup"}));
@@ -308,7 +308,7 @@ fn an_undo_that_would_take_edits_of_the_user_along_says_why_it_does_nothing() {
     }
     fixture.nono(&["undo", "--step", "2", "--yes"]).fails(1, "was removed by thinning on");
     assert_eq!(log(&fixture), before);
-    // Of today every state is there.
+    // Every state of today is there.
     fixture.nono(&["undo", "--step", "8", "--yes"]).success();
     assert_eq!(log(&fixture), before.replace("8\n", ""));
     fixture.nono(&["undo", "--to-step", "3", "--yes"]).success();
@@ -335,7 +335,7 @@ fn an_agent_gets_changes_since_the_nearest_state_that_is_there() {
     let diff = client.call("diff", json!({"to": "6", "paths": ["log"]}));
     assert_eq!(diff["from"], format!("{id}/3"));
     assert!(diff["diff"].as_str().unwrap().contains("+5\n+6\n"), "{diff}");
-    // What is there is compared with the state before, and nothing is said of removed ones.
+    // A state is compared with the present one before it, and nothing is said of removed ones.
     let changes = client.call("show_changes", json!({"at": "8"}));
     assert_eq!(changes["from"], format!("{id}/7"));
     assert!(changes["removed_state"].is_null());

@@ -198,7 +198,7 @@ fn an_ignore_file_that_cannot_be_read_is_not_an_empty_one() {
     let taken = fixture.nono(&["snapshot"]).fails(1, "");
     assert!(taken.stderr.contains("it may be ignored"), "{}{}", taken.stdout, taken.stderr);
     assert!(!holds_object(&fixture, secret));
-    // What it noted of them is as it was.
+    // The record of them is as it was.
     fixture.nono(&["rollback", "restore", "latest"]).success();
     // Nor does it make a later restore remove anything. No snapshot holds the old modes.
     set_mode(".gitignore", 0o644);

@@ -260,7 +260,7 @@ fn a_step_of_which_only_a_commit_is_left_is_passed_over() {
         assert_eq!(read(&fixture, "one"), None);
         let third = fixture.nono(&last).fails(1, &format!("nothing of any {what}"));
         assert!(third.says(&said), "{}", third.stderr);
-        // Whoever names it is told of the commit.
+        // A user who names it is told of the commit.
         let named = fixture.nono(&["undo", flag, "2", "--yes"]);
         assert_eq!(named.code, 1);
         assert!(named.stdout.contains("use git for them"), "{} {}", named.stdout, named.stderr);

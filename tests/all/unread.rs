@@ -1,4 +1,4 @@
-//! What the baseline could not read: nothing tells its contents, and a change of it is named.
+//! Files that the baseline could not read: their contents are unknown, and a change is named.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -85,7 +85,7 @@ fn what_a_command_opened_changed_and_closed_again_is_named_wherever_somebody_ask
     assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "1");
     let restored = fixture.nono(&["restore", "latest", "--json"]).fails(1, "");
     assert_eq!(lost(&restored.json()), expected);
-    // What a partial restore does not mean is none of its business.
+    // A partial restore leaves the other paths alone.
     fixture.nono(&["restore", "latest", "a"]).success();
     set_mode(&fixture, "closed", 0o700);
     let inside = fs::read_to_string(fixture.project().join("closed/inside")).unwrap();

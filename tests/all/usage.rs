@@ -1,4 +1,4 @@
-//! What a store holds and why: `usage`, and the sizes of `list`.
+//! The holdings of a store and their reasons: `usage`, and the sizes of `list`.
 
 use std::fs;
 use std::path::Path;
@@ -49,11 +49,11 @@ fn the_largest_files_are_named_with_all_that_their_versions_take() {
     assert_eq!(*often, paths[0]);
     assert_eq!((number(often, "versions"), number(often, "plain_bytes")), (4, 400 << 10));
     assert!(number(often, "bytes") >= 400 << 10);
-    // What lies at two paths counts for each of them.
+    // A file that lies at two paths counts for each of them.
     for name in ["constant", "copy"] {
         let one = of_path(&usage, &project.join(name)).unwrap();
         assert_eq!(number(one, "versions"), 1);
-        // What proves parts of a long file belongs to it.
+        // The midstates of a long file belong to it.
         assert!((150 << 10..151 << 10).contains(&number(one, "plain_bytes")), "{one}");
     }
     assert_eq!(of_path(&usage, &project.join("empty")), None);

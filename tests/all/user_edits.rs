@@ -1,4 +1,4 @@
-//! What the user did between the prompts of an agent: an undo of the agent's session leaves it.
+//! The user's edits between the prompts of an agent: an undo of the agent's session leaves them.
 
 use std::fs;
 use std::process::Command;

@@ -245,7 +245,7 @@ fn a_path_in_neither_state_of_a_diff_is_an_error() {
     diff(&[first, "now", "--", "nope"]).fails(1, "/0 nor now");
     diff(&[first, last, "a", "nope", "--json"]).fails(1, "there is nothing at");
     diff(&["/etc"]).fails(1, "the session has recorded nothing at /etc: it records");
-    // What is in one of them may be unchanged, and what is above has all of it.
+    // A path in one of them may be unchanged, and one above has all of it.
     assert!(diff(&[first, last, "a"]).success().stdout.contains("+2"));
     assert!(diff(&[first, first, "a"]).success().stdout.is_empty());
     let above = fixture.project();

@@ -34,7 +34,7 @@ pub(super) const MAX_OBJECT_BYTES: u64 = 64 << 20;
 /// Step of reading contents, in bytes.
 const STEP_BYTES: usize = 256 * 1024;
 
-/// What an archive says of itself, checked for form.
+/// The description of an archive by itself, checked for form.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ArchiveHead {
     /// The snapshot in it.
@@ -72,7 +72,7 @@ impl ArchiveHead {
 /// member is that of a tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ArchiveSummary {
-    /// What it says of itself.
+    /// Its own description.
     #[serde(flatten)]
     pub head: ArchiveHead,
     /// Files whose contents are in it.
@@ -150,7 +150,7 @@ fn short_path(path: &[u8]) -> Short {
     Short::of(&ContentHash::of(path))
 }
 
-/// What comes behind the head, in this order.
+/// The parts behind the head, in this order.
 pub(super) enum Part {
     /// The manifest of an earlier snapshot.
     Snapshot(u64, Vec<u8>),
@@ -217,7 +217,7 @@ impl<R: Read> ArchiveReader<R> {
         })
     }
 
-    /// What it says of itself.
+    /// Its own description.
     pub fn head(&self) -> &ArchiveHead {
         &self.head
     }

@@ -100,7 +100,7 @@ impl<R: Read> Members<R> {
         Ok(Self { source, failed, is_encrypted, left: 0, padding: 0, header, strange })
     }
 
-    /// What a failed read means.
+    /// The meaning of a failed read.
     pub(super) fn failed(&self, error: io::Error) -> ArchiveError {
         if self.failed.load(Relaxed) {
             return ArchiveError::Read(error);

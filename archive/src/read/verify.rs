@@ -38,11 +38,11 @@ pub struct KnownStates {
 #[derive(Debug, Clone, Copy)]
 struct State {
     merkle_root: ContentHash,
-    /// Of the snapshot's manifest.
+    /// The hash of the snapshot's manifest.
     manifest_hash: ContentHash,
 }
 
-/// What a delta depends on.
+/// The archive that a delta depends on.
 #[derive(Debug, Clone, Copy)]
 enum Parent {
     /// Nothing: the archive is full.

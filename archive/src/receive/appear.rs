@@ -1,4 +1,4 @@
-//! What was received becomes visible: a new session under its name, or more snapshots of one.
+//! Received snapshots become visible: a new session under its name, or more snapshots of one.
 
 use std::collections::BTreeSet;
 use std::ops::RangeBounds;

@@ -35,7 +35,7 @@ use nono_engine::sys::{self, Dir, IoContext, TempFile};
 /// Contents up to this length are held in memory.
 const SMALL_BYTES: u64 = 1 << 20;
 
-/// What an archive is read for.
+/// The purpose of reading an archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Its snapshot is to be there afterwards.
@@ -47,7 +47,7 @@ pub enum Role {
 /// An archive that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadOutcome {
-    /// What it says of itself.
+    /// Its own description.
     pub head: ArchiveHead,
     /// The snapshot whose archive has to be read next, because something is still missing. `None`:
     /// everything is there.
@@ -85,9 +85,9 @@ pub struct Receiver<'a> {
     needs: Needs,
     /// Snapshots that the session has here, removed ones included: hashes of their manifests.
     here: Vec<ContentHash>,
-    /// Those that are held.
+    /// Snapshots that are held.
     held: Vec<u64>,
-    /// Those that the session lists, and whose manifests are missing or damaged.
+    /// Snapshots that the session lists, and whose manifests are missing or damaged.
     lost: Vec<u64>,
     /// Snapshots of which nothing may be missing at the end, those that are held included.
     targets: Vec<ArchiveHead>,
@@ -413,7 +413,7 @@ fn take<R: Read>(
     let temp = TempFile::new(&dir, 0o600)?;
     let mut at = 0;
     reader.contents(hash, progress, |bytes| {
-        // What is zero stays a hole.
+        // A run of zeros stays a hole.
         if bytes.iter().any(|byte| *byte != 0) {
             temp.file().write_all_at(bytes, at).at("write an object in", dir.path())?;
         }

@@ -1,4 +1,4 @@
-//! What is still missing of a state: found from the Merkle root down, so that nothing is taken that
+//! The missing objects of a state: found from the Merkle root down, so that nothing is taken that
 //! no tree names. Trees are few and held in memory; files are many and are not.
 
 use std::collections::{HashMap, HashSet};

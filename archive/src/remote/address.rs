@@ -158,7 +158,7 @@ impl Address {
     }
 }
 
-/// Of a URL of the web, the host tells the provider.
+/// The host of a web URL tells the provider.
 fn https_provider(rest: &str) -> Result<Provider, AddressError> {
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let host = host.rsplit('@').next().unwrap_or_default();

@@ -65,7 +65,7 @@ pub(super) fn compare_all(
     Ok(clear.or_else(|| found.into_iter().next()))
 }
 
-/// What each archive of a snapshot is. One that is gone meanwhile is nothing.
+/// The agreement of each archive of a snapshot. One that is gone meanwhile has none.
 fn compare_each(
     place: &Place,
     held: &SessionArchives,

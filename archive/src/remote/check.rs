@@ -14,7 +14,7 @@ use crate::{ArchiveError, ArchiveName, ArchiveReader, ArchiveSummary, Identities
 use nono_engine::progress::{Amount, Progress};
 use nono_engine::store::StoreError;
 
-/// What is wrong.
+/// The kind of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RemoteProblemKind {
@@ -31,7 +31,7 @@ pub enum RemoteProblemKind {
 /// Something wrong with a snapshot of a remote.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RemoteProblem {
-    /// What it is.
+    /// Its kind.
     pub kind: RemoteProblemKind,
     /// The session.
     pub session_id: String,
@@ -45,7 +45,7 @@ pub struct RemoteProblem {
 }
 
 impl RemoteProblem {
-    /// Of an archive that is too short to be one.
+    /// The problem of an archive that is too short to be one.
     pub fn cut_off(archive: &ArchiveName) -> Self {
         Self {
             kind: RemoteProblemKind::DamagedArchive,
@@ -66,7 +66,7 @@ pub struct CheckReport {
     pub bytes_checked: u64,
     /// Numbers of the snapshots that can be had, ascending.
     pub available: Vec<u64>,
-    /// What is wrong, by snapshot.
+    /// The problems, by snapshot.
     pub problems: Vec<RemoteProblem>,
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong at a remote.
+//! The errors of remotes.
 
 use std::path::PathBuf;
 
@@ -63,7 +63,7 @@ pub enum RemoteError {
         snapshot: String,
         /// The address.
         place: String,
-        /// What is missing.
+        /// The missing part.
         reason: String,
     },
     /// Another store went on with the session.
@@ -78,7 +78,7 @@ pub enum RemoteError {
         number: u64,
         /// The address.
         place: String,
-        /// What keeps both histories.
+        /// The commands that keep both histories.
         advice: String,
     },
     /// The name of an archive is taken by what is none.
@@ -106,7 +106,7 @@ pub enum RemoteError {
         /// The defect.
         reason: String,
     },
-    /// What is here cannot be verified.
+    /// The session here cannot be verified.
     #[error(transparent)]
     Verify(VerifyError),
     /// The caller asked to stop.

@@ -1,4 +1,4 @@
-//! What a remote holds, by the names of its archives alone: sessions, snapshots, chains.
+//! The contents of a remote, by the names of its archives alone: sessions, snapshots, chains.
 //!
 //! Pure values: nothing here asks a remote. Names come from there; each was checked when it was
 //! parsed.
@@ -10,7 +10,7 @@ use crate::{
     ArchiveId, ArchiveKind, ArchiveName, ChainError, FullReason, NameError, Parent, chain_of,
 };
 
-/// What is shorter is no archive, in bytes: an upload or a copy that was cut off.
+/// Minimum length of an archive, in bytes: a shorter file is an upload that was cut off.
 const LEAST_BYTES: u64 = 64;
 
 /// The archives of one session.
@@ -142,7 +142,7 @@ impl SessionArchives {
     /// The archives that give a snapshot back: its own first, the full one last.
     ///
     /// # Errors
-    /// What is missing.
+    /// The missing archive.
     pub fn chain(&self, id: &ArchiveId) -> Result<Vec<&ArchiveName>, ChainError> {
         chain_of(self.archives.keys(), id)
     }
@@ -320,7 +320,7 @@ mod tests {
                 let below = |number: &&u64| **number < gone.id.number();
                 prop_assert!(had.iter().filter(below).all(has), "{left:?} without {gone}");
             }
-            // What cannot be had may be mended.
+            // An archive that cannot be had may be mended.
             let broken = |name: &&ArchiveName| held.chain(&name.id).is_err();
             for (name, _) in held.all().filter(|(name, _)| broken(name)) {
                 prop_assert!(left.contains(&key(name)), "{name} is gone");

@@ -110,7 +110,7 @@ fn unmended(error: RemoteError, report: &mut PullReport) -> Result<(), RemoteErr
     Ok(())
 }
 
-/// What a verification found.
+/// The findings of a verification.
 struct Found {
     verified: VerifyReport,
     damaged: Vec<DamagedObject>,

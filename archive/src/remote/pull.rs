@@ -33,7 +33,7 @@ pub struct NotPulled {
 /// The outcome for one session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PullReport {
-    /// What is here now.
+    /// The session here after the pull.
     #[serde(flatten)]
     pub received: ReceiveReport,
     /// Archives that were read.
@@ -44,7 +44,7 @@ pub struct PullReport {
     pub mended: u64,
     /// Whether everything that is here of the session was read and is whole.
     pub is_verified: bool,
-    /// What is damaged here, and was not mended.
+    /// Damage here that was not mended.
     #[serde(skip)]
     pub damage: Option<String>,
 }
@@ -157,7 +157,7 @@ impl Pulling<'_> {
                     }
                 }
                 Err(Failed::History { name, number, error }) => {
-                    // What was put beside an archive may be of another history.
+                    // An archive beside another one may be of another history.
                     let id = self.held.id(number).map_err(ArchiveError::from)?;
                     let other = self.held.chain(&id).ok().and_then(|chain| chain.first().copied());
                     let other = other.cloned();
@@ -166,7 +166,7 @@ impl Pulling<'_> {
                         self.held.forget(&beside);
                         continue;
                     }
-                    // What goes on from it is of its history.
+                    // Archives that go on from it are of its history.
                     let rest = open.split_off(&number);
                     if rest.is_empty() || open.is_empty() {
                         return Err((*error).into());
@@ -217,7 +217,7 @@ impl Pulling<'_> {
     /// Refuses a session that is another one than the one here.
     fn agree(&self) -> Result<(), RemoteError> {
         let Ok(here) = SessionDir::open(&self.root.join(self.session)) else { return Ok(()) };
-        // What is wrong with it, the receiver says.
+        // The receiver says what is wrong with it.
         let Ok(chain) = here.chain() else { return Ok(()) };
         let hashes: Vec<_> = chain.iter().map(|one| one.hash).collect();
         match compare(self.place, &self.held, &hashes, self.identities, self.progress)? {
@@ -246,7 +246,7 @@ impl Pulling<'_> {
         chain.iter().any(|name| name.id.number() == number)
     }
 
-    /// What to do about a session here that cannot be used.
+    /// The advice for a session here that cannot be used.
     fn unusable(&self, error: ArchiveError) -> RemoteError {
         match error {
             ArchiveError::Snapshot(error) => RemoteError::UnusableHere {

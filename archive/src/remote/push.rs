@@ -1,6 +1,6 @@
 //! Sending snapshots of a session to a remote.
 //!
-//! Of each snapshot there is one archive. A snapshot that can be had from the remote is not sent
+//! Each snapshot has one archive. A snapshot that can be had from the remote is not sent
 //! again, so a push that was cut off goes on where it stopped. A delta depends on the newest older
 //! snapshot that can be had there and is here too: its hashes come from this store, so a push needs
 //! no key.
@@ -53,14 +53,14 @@ pub struct PushedSnapshot {
     pub archive: Option<ArchiveReport>,
 }
 
-/// What is pushed, and how.
+/// The request for a push.
 #[derive(Debug)]
 pub struct PushRequest<'a> {
     /// The session.
     pub session: &'a SessionDir,
     /// Numbers of its snapshots, ascending.
     pub numbers: Vec<u64>,
-    /// Who can read the archives.
+    /// The readers of the archives.
     pub encryption: &'a Encryption,
     /// Every archive is full.
     pub full: bool,
@@ -133,7 +133,7 @@ struct Pushing<'a> {
     chain: Vec<ContentHash>,
     /// Its archives at the place, as last listed.
     held: SessionArchives,
-    /// Those that are of the history here.
+    /// Archives that are of the history here.
     known: BTreeSet<ArchiveName>,
     /// Snapshots of which an archive was stored or read by this push.
     read: BTreeSet<u64>,
@@ -247,7 +247,7 @@ impl Pushing<'_> {
         let deltas = self.held.deltas_on(number);
         let identities = self.request.encryption.identities();
         for above in deltas.numbers() {
-            // What is beyond the history here may go on from it.
+            // An archive beyond the history here may go on from it.
             let other = Agreement::Other(above);
             let (place, chain, progress) = (self.place, &self.chain, self.progress);
             if above >= chain.len() as u64
@@ -317,7 +317,7 @@ impl Pushing<'_> {
     }
 }
 
-/// What is packed is also sent.
+/// Packed bytes are also sent.
 struct Sending<'a>(&'a dyn Progress);
 
 impl Progress for Sending<'_> {

@@ -34,7 +34,7 @@ pub(crate) struct FileMember {
     /// The whole path in the archive.
     pub(crate) path: Vec<u8>,
     pub(crate) state: Arc<EntryState>,
-    /// Of a file that came before under another name: that one.
+    /// The earlier name of a file that comes again under another one.
     link: Option<Vec<u8>>,
 }
 
@@ -123,7 +123,7 @@ impl FileMember {
         self.link.is_none() && matches!(self.state.node, Node::File { .. })
     }
 
-    /// What stands in front of its contents.
+    /// The header in front of its contents.
     pub(crate) fn member<'m>(&'m self, none: &'m Attributes) -> Member<'m> {
         let path = &*self.path;
         if let Some(target) = &self.link {

@@ -24,7 +24,7 @@ pub(crate) struct Member<'a> {
     pub(crate) path: &'a [u8],
     pub(crate) kind: EntryType,
     pub(crate) size: u64,
-    /// Of a symlink or a hard link.
+    /// The target of a symlink or a hard link.
     pub(crate) target: &'a [u8],
     pub(crate) device: Option<(u32, u32)>,
     pub(crate) attributes: &'a Attributes,

@@ -57,7 +57,7 @@ pub struct Parent {
     pub depth: u32,
 }
 
-/// What an archive will be. Nothing is written yet. As long as a plan lives, no collector removes
+/// The plan of an archive. Nothing is written yet. As long as a plan lives, no collector removes
 /// what it needs.
 #[derive(Debug)]
 pub struct ArchivePlan {
@@ -303,7 +303,7 @@ impl ArchivePlan {
         document.write(&mut members.out)?;
         members.end(size).map_err(written)?;
 
-        // Of the snapshots before it, what the parent's archive does not have.
+        // Objects of the snapshots before it that the parent's archive does not have.
         let first = self.delta.as_ref().map_or(0, |delta| delta.parent.number() + 1);
         let mut objects = Objects::default();
         if let Ok(delta) = &self.delta {

@@ -18,7 +18,7 @@ enum Step {
 /// Finds objects that are to be written.
 #[derive(Default)]
 pub(super) struct Objects {
-    /// Those that the parent has, and those that were visited.
+    /// Objects that the parent has, and objects that were visited.
     known: HashSet<Short>,
     /// In the order in which they are done: each before those that name it.
     done: Vec<ContentHash>,

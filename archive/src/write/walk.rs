@@ -44,7 +44,7 @@ where
 /// The order of a walk.
 #[derive(Debug, Clone, Copy)]
 enum Order {
-    /// That of [`byte_path::order`]: a directory stands right before what is in it.
+    /// The order of [`byte_path::order`]: a directory stands right before what is in it.
     Paths,
     /// Files stand in the order of the lines `path:sha256:HEX`.
     Lines,

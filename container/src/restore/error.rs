@@ -133,7 +133,7 @@ pub enum RestoreError {
         /// The defect.
         reason: String,
     },
-    /// What was begun could not be taken back.
+    /// The begun work could not be taken back.
     #[error(
         "{cause}; taking it back failed, too: {failure}. Take it back later with `nono container \
          resume {session} --abort`"

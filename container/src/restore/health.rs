@@ -42,7 +42,7 @@ pub struct Health {
     pub is_healthy: bool,
     /// The proof, in words: `its health check`.
     pub check: String,
-    /// What was found, in words.
+    /// The finding, in words.
     pub finding: String,
 }
 

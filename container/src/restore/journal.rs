@@ -36,7 +36,7 @@ pub(super) struct Journal {
     pub(super) share_mounts: bool,
     /// The container whose place or whose volumes it is about.
     pub(super) original: Option<Original>,
-    /// Of a restore in place.
+    /// The facts of a restore in place.
     pub(super) in_place: Option<InPlace>,
 }
 

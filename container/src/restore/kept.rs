@@ -36,7 +36,7 @@ pub struct KeptContainer {
     pub started_at: String,
 }
 
-/// What a cleanup does with a kept container.
+/// The outcome of a cleanup for a kept container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeptOutcome {
@@ -59,7 +59,7 @@ pub struct KeptReport {
     pub name: String,
     /// The engine's id.
     pub container_id: String,
-    /// What became of it.
+    /// Its fate.
     pub outcome: KeptOutcome,
     /// The reason, in words.
     pub reason: String,
@@ -163,7 +163,7 @@ pub fn clean_all(
     Ok(report)
 }
 
-/// What a cleanup does with a container now, and why.
+/// The outcome of a cleanup for a container now, and the reason.
 fn judge(
     docker: &Docker,
     kept: &KeptContainer,

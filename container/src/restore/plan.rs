@@ -55,7 +55,7 @@ pub struct ContainerPlan {
     pub will_start: bool,
     /// Why a new container beside the original is not started.
     pub not_started: Option<NotStarted>,
-    /// What a user should know, in sentences.
+    /// Warnings for the user, in sentences.
     pub warnings: Vec<String>,
 }
 
@@ -284,7 +284,7 @@ fn new_volumes(
     let mut planned = Vec::new();
     for mount in record.mounts.iter().filter(|mount| mount.kind.is_volume()) {
         let Some(original) = mount.volume.as_deref() else { continue };
-        // What was not captured stays with a container that takes the place of the original.
+        // An uncaptured mount stays with a container that takes the place of the original.
         let is_new = mount.tree.is_some() || *way != Way::Replace;
         let name = match named.get(original) {
             Some(name) => name.clone(),

@@ -56,7 +56,7 @@ pub struct ResumeReport {
 }
 
 impl ResumeReport {
-    /// Of a restore that nothing was done for yet.
+    /// The report of a restore for which nothing was done yet.
     fn new(history: &ContainerHistory<'_>, journal: Option<&Journal>) -> Self {
         let name = journal.map_or(&history.container().name, |journal| &journal.name);
         Self {

@@ -17,7 +17,7 @@ const BLOCK_BYTES: u64 = 512;
 /// The obstacle that would take its own safety snapshot along.
 const STORE: &str = "the store of nono: move it to another place";
 
-/// What a directory gives back when it is cleared.
+/// The space and inodes that a directory gives back when it is cleared.
 #[derive(Debug, Default)]
 struct Freed {
     inodes: u64,

@@ -63,7 +63,7 @@ pub trait SnapshotStorage: fmt::Debug + Send + Sync {
     /// When they cannot be listed.
     fn histories(&self) -> Result<Vec<HistoryFacts>, ContainerError>;
 
-    /// What cannot be read, and is or may be a history. Nothing of it may be taken for garbage.
+    /// Entries that cannot be read, and are or may be histories. None of them is garbage.
     ///
     /// # Errors
     /// When they cannot be listed.
@@ -115,7 +115,7 @@ pub trait SnapshotStorage: fmt::Debug + Send + Sync {
     /// snapshot is durable.
     ///
     /// # Errors
-    /// That of `work`, or a storage that cannot be written. There is no snapshot then.
+    /// The error of `work`, or a storage that cannot be written. There is no snapshot then.
     fn add(
         &self,
         history: &str,
@@ -280,7 +280,7 @@ pub struct HistoryFacts {
     pub container: ContainerSession,
 }
 
-/// What cannot be read, and is or may be a history.
+/// An entry that cannot be read, and is or may be a history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DamagedHistory {
     /// Its id.

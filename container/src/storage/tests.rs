@@ -1,4 +1,4 @@
-//! What every storage has to do, and what stands on it, without an engine.
+//! The contract of every storage, and the parts that stand on it, without an engine.
 
 #![allow(clippy::disallowed_methods, reason = "tests plant what they look at")]
 

@@ -1,4 +1,4 @@
-//! What can go wrong: one error for choosing what to show, and `io::Error` for showing it.
+//! The errors: one for choosing what to show, and `io::Error` for showing it.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use crate::snapshot::ManifestError;
 use crate::store::StoreError;
 use crate::sys;
 
-/// What was asked for cannot be shown.
+/// The selection cannot be shown.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BrowseError {
@@ -23,7 +23,7 @@ pub enum BrowseError {
     Unreadable {
         /// The root directory of the store.
         root: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: sys::Error,
     },
     /// A mount there would hide the store, or a part of it.

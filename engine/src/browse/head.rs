@@ -19,14 +19,14 @@ use crate::path_text;
 use crate::snapshot::{MANIFEST_VERSION, ManifestError};
 use crate::sys::{Dir, FileKind};
 
-/// What stands in the manifest of a snapshot.
+/// The facts in the manifest of a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct SnapshotHead {
     pub(super) timestamp: Timestamp,
     pub(super) merkle_root: ContentHash,
 }
 
-/// What stands in the manifest of a session.
+/// The facts in the manifest of a session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct SessionHead {
     pub(super) started: Timestamp,

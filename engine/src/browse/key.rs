@@ -135,7 +135,7 @@ impl ContentKey {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct PathHash([u8; 16]);
 
-/// What is hashed begins with a word that says what it is, so that nothing of one kind can be
+/// The hashed bytes begin with a word that says what they are, so that nothing of one kind can be
 /// mistaken for another.
 const STORE: &[u8] = b"nono store\0";
 const CHILD: &[u8] = b"nono path\0";
@@ -166,7 +166,7 @@ pub(super) struct EntryPlace<'a> {
     pub(super) name: &'a [u8],
     /// Number of names.
     pub(super) links: u32,
-    /// What is linked below a directory.
+    /// The links below a directory.
     pub(super) links_below: Option<&'a LinksDigest>,
 }
 

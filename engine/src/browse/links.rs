@@ -104,7 +104,7 @@ impl LinkIndex {
         self.len
     }
 
-    /// What is linked below a directory; `None` when nothing is.
+    /// The links below a directory; `None` when there are none.
     pub(super) fn below(&self, directory: &PathHash) -> Option<&LinksDigest> {
         self.below.get(directory)
     }

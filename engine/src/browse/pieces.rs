@@ -96,7 +96,7 @@ fn start_thread(kept: Arc<Mutex<Kept>>) -> mpsc::SyncSender<Job> {
             let patience = if is_empty { Duration::MAX } else { KEPT_FOR };
             match jobs.recv_timeout(patience) {
                 Ok((file, pieces)) => verify_ahead(&file, pieces),
-                // What is freed is freed after the lock.
+                // The memory is freed after the lock.
                 Err(mpsc::RecvTimeoutError::Timeout) => drop(kept.lock().take()),
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
             }
@@ -249,7 +249,7 @@ impl LongFile {
         }
         for ((number, piece), bytes) in numbers.into_iter().zip(&pieces).zip([one, other]) {
             self.note_verified(number, &bytes);
-            // Who has lost patience with this thread may have done it by itself.
+            // A reader whose wait ended may have verified the piece by itself.
             let _ = piece.bytes.set(bytes);
         }
         true
@@ -302,7 +302,7 @@ impl Drop for LongFile {
             let all = std::mem::take(&mut kept.pieces);
             (ours, kept.pieces) = all.into_iter().partition(|(file, _, _)| *file == self.number);
         }
-        // What is freed is freed after the lock.
+        // The memory is freed after the lock.
         drop(ours);
     }
 }

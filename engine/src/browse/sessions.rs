@@ -43,7 +43,7 @@ pub(super) struct Sessions {
     pub(super) reads: std::sync::atomic::AtomicU64,
 }
 
-/// What a session's manifest says.
+/// The facts of a session's manifest.
 #[derive(Clone)]
 struct SessionFacts {
     /// `None` for a manifest that cannot be read.
@@ -175,7 +175,7 @@ impl Sessions {
         let facts = match known {
             Some((known, facts)) if known.same_state(&stat) && facts.is_lasting => facts,
             known => {
-                // Of one that is looked at again, the log says it once.
+                // The log says it once, however often it is looked at.
                 let is_news = known.is_none_or(|(known, _)| !known.same_state(&stat));
                 let facts = self.read_facts(root, &manifest, is_news);
                 self.sessions.lock().put(key.clone(), (stat, facts.clone()));
@@ -224,7 +224,7 @@ impl Sessions {
         Ok(numbers)
     }
 
-    /// What the manifest of a snapshot says.
+    /// The facts in the manifest of a snapshot.
     pub(super) fn snapshot(&self, session: &SessionKey, number: u64) -> io::Result<SnapshotHead> {
         let dir = Dir::open(&self.path(session)).map_err(from_sys)?;
         self.snapshot_in(&dir, session, number)

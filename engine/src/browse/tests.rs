@@ -377,7 +377,7 @@ fn names_of_one_file_are_one_state_with_the_number_of_names() {
     assert_eq!(of("s/0", "a/one").links.0, 1);
     assert_ne!(of("s/0", "a/one").state, one.state);
     assert_ne!(of("s/0", "a").state, of("s/1", "a").state);
-    // What has nothing to do with it is what it was.
+    // Unrelated entries are as they were.
     assert_eq!(of("s/0", "b/sub").state, of("s/1", "b/sub").state);
     assert_eq!(of("s/1", "a").links.0, 1);
 }
@@ -533,7 +533,7 @@ fn of_a_long_file_only_the_pieces_that_are_read_are_verified() {
         assert_eq!(error.kind(), ErrorKind::InvalidData);
         assert!(error.to_string().contains("objects"), "{error}");
     }
-    // What was served in place is no longer served when the object changes.
+    // Bytes that were served in place are no longer served when the object changes.
     std::thread::sleep(std::time::Duration::from_millis(20));
     fs::write(&path, vec![0; right.len()]).unwrap();
     for piece in 0..11 {
@@ -666,7 +666,7 @@ fn a_tracked_file_is_verified_by_the_piece_too() {
     assert!(open.read_at(&mut buffer, 4 << 20).is_err());
 }
 
-/// Whatever byte of a pack changes, before a long file is opened or while it is open.
+/// Any byte of a pack changes, before a long file is opened or while it is open.
 #[test]
 fn of_a_long_file_that_is_made_of_chunks_no_wrong_byte_is_read() {
     let world = World::new();
@@ -1056,7 +1056,7 @@ fn manifests_of_snapshots_that_nobody_looks_at_are_not_read() {
     let world = World::new();
     world.write("file", "x");
     world.session("s").create_baseline().unwrap();
-    // Whoever parses this as a whole finds that it is not JSON.
+    // A parser of the whole finds that it is not JSON.
     let path = world.root.join("s/snapshots/0/manifest.json");
     let text = fs::read_to_string(&path).unwrap();
     let cut = text.find("\"not_captured\"").unwrap();

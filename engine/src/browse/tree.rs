@@ -31,7 +31,7 @@ use crate::sys::{self, Dir, FileTime};
 /// Every user may look, no user may write.
 const FOLDER_MODE: u16 = 0o555;
 
-/// What part of the stores is shown.
+/// The part of the stores that is shown.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Scope {
     /// Every session.
@@ -113,7 +113,7 @@ impl StoreTree {
         self.stores.keep_blocks(bytes);
     }
 
-    /// What is read next of packs is read from the disk.
+    /// The next reads of packs go to the disk.
     #[cfg(test)]
     pub(super) fn forget_blocks(&self) {
         self.stores.forget_blocks();
@@ -288,7 +288,7 @@ impl StoreTree {
         }
     }
 
-    /// What is at `prefix`, a directory above tracked paths or the top.
+    /// The entries at `prefix`, a directory above tracked paths or the top.
     fn list_above(&self, snapshot: &SnapshotKey, prefix: &[u8]) -> io::Result<Vec<StoreEntry>> {
         let store = self.stores.open(snapshot.store)?;
         let root = read_root_tree(&*store, &snapshot.merkle_root).map_err(from_store)?;
@@ -446,7 +446,7 @@ impl TreeSource for StoreTree {
         self.verified.read_whole(&store, content, size, buffer)
     }
 
-    /// That of the first store that is there.
+    /// The space of the first store that is there.
     fn space(&self) -> Space {
         let sys::FileSystemSpace { bytes, free_bytes, available_bytes, inodes, free_inodes } =
             self.sessions.space();
@@ -458,7 +458,7 @@ impl TreeSource for StoreTree {
     }
 }
 
-/// What stands at one name below a directory that is above tracked paths.
+/// The entry at one name below a directory that is above tracked paths.
 enum Child<'a> {
     Tracked(&'a object::RootEntry),
     Above,

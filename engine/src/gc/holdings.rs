@@ -52,10 +52,10 @@ impl From<&FoundObject> for Bytes {
     }
 }
 
-/// What one session holds.
+/// The holdings of one session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SessionHoldings {
-    /// What no other session needs: its removal alone frees so much.
+    /// Bytes that no other session needs: the removal of this one frees them.
     pub own: Bytes,
     /// All that it needs.
     pub needed: Bytes,
@@ -98,7 +98,7 @@ struct Object {
     need: Need,
 }
 
-/// Who needs an object: a number of a project and one of a session, or several of them.
+/// The users of an object: a number of a project and one of a session, or several of them.
 #[derive(Clone, Copy)]
 enum Need {
     None,

@@ -80,12 +80,12 @@ impl Largest {
     }
 }
 
-/// What some snapshots have at one path. The same may be there several times.
+/// The contents of some snapshots at one path. The same may be there several times.
 #[derive(Default)]
 struct Versions {
     /// Contents of files, with their lengths.
     files: Vec<(ContentHash, u64)>,
-    /// What belongs to such contents.
+    /// Objects that belong to such contents.
     beside: Vec<ContentHash>,
     /// Lists of directories.
     trees: Vec<ContentHash>,

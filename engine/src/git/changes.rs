@@ -33,7 +33,7 @@ pub struct RepositoryChange {
     pub is_partial: bool,
     /// The moves of HEAD and the refs.
     pub moves: Vec<Move>,
-    /// Of a restore: the remote-tracking branches that are others than in the snapshot, and stay.
+    /// The remote-tracking branches that a restore leaves different from the snapshot.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stays: Vec<RemoteBranch>,
 }
@@ -227,7 +227,7 @@ fn lacks_some(
 }
 
 impl RepositoryChange {
-    /// Of the change from the state `now` to another one: remote-tracking branches stay.
+    /// Keeps the remote-tracking branches in the change from the state `now` to another one.
     ///
     /// # Errors
     /// When a tree or a file that has to be read is missing or damaged.

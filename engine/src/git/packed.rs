@@ -13,13 +13,13 @@ type Lines<'a> = BTreeMap<&'a [u8], Vec<&'a [u8]>>;
 /// A decoded file.
 #[derive(Debug, PartialEq, Eq)]
 struct Packed<'a> {
-    /// What the first line promises about the others; `None`: there is no such line.
+    /// The promises of the first line about the others; `None`: there is no such line.
     traits: Option<Vec<&'a [u8]>>,
     local: Lines<'a>,
     remote: Lines<'a>,
 }
 
-/// What becomes of the file where the local refs of a snapshot come back, and the remote-tracking
+/// The new file where the local refs of a snapshot come back, and the remote-tracking
 /// branches stay.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum PackedRefs {

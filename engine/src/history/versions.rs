@@ -74,7 +74,7 @@ impl Origin {
 
 impl PathHistory {
     /// The newest version that was recorded here and is something else than what is there now.
-    /// Whoever wrote an archive chose its contents, so none of those is meant. `None`: none is
+    /// The writer of an archive chose its contents, so none of those is meant. `None`: none is
     /// different.
     pub fn newest_different(&self, now: &Now, source: &dyn ObjectSource) -> Option<&Version> {
         let state = match now {

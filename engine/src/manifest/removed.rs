@@ -26,7 +26,7 @@ pub enum RemovalReason {
     Asked,
     /// A limit of age, number or space.
     Retention,
-    /// Of many steps some are enough.
+    /// Some of many steps are enough.
     Thinning,
     /// It was never here: the session came out of archives, and this snapshot was not asked for.
     NotReceived,

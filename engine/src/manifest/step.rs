@@ -1,4 +1,4 @@
-//! What a step is: the field `step` of a snapshot's manifest.
+//! Steps: the field `step` of a snapshot's manifest.
 //!
 //! A step is a snapshot that a tool call of a coding agent made, or that was made because something
 //! changed between two calls. Its number is the number of its snapshot. The field says whose call
@@ -28,16 +28,16 @@ pub const MAX_STEP_PATHS: usize = 32;
 /// Longest such path in bytes: no system call takes a longer one.
 const MAX_STEP_PATH_BYTES: usize = 4096;
 
-/// What a step holds.
+/// The kind of changes in a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum StepKind {
-    /// What a tool call changed.
+    /// The changes of a tool call.
     #[default]
     Tool,
-    /// What changed while no call was at work: the user's own edits.
+    /// Changes while no call was at work: the user's own edits.
     UserEdits,
-    /// What was written after the call that began it had ended: by a command in the background, or
+    /// Changes after the end of the call that began them: by a command in the background, or
     /// by a call whose step was not finished in time.
     Late,
     /// A snapshot on request: of the agent by `nono mcp`, or of a person.
@@ -92,7 +92,7 @@ pub struct OutsidePath {
     pub what: OutsideFate,
 }
 
-/// What a snapshot of a step says beside what any snapshot says.
+/// The facts of a snapshot of a step beside those of any snapshot.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// The kind of the changes that it holds.

@@ -40,7 +40,7 @@ pub(super) struct Objects<'a> {
     wanted: HashMap<ContentHash, UsedAs>,
     /// Why a copy would not mend the others.
     hopeless: HashMap<ContentHash, String>,
-    /// Of these, the unreadable ones.
+    /// The unreadable ones of these.
     unreadable: HashSet<ContentHash>,
     /// The objects that the disk does not give, and why. A copy would mend one; without a copy it
     /// stays where it is, because the disk may yet give it.

@@ -301,7 +301,7 @@ pub(super) fn conflicts(
     let changes = plan.changes.iter().filter(|(_, told)| told.change_type().is_some());
     for (path, _) in changes {
         let Some(difference) = later.at(&path)? else { continue };
-        // Of a directory that could not be read, only its place was known.
+        // If a directory could not be read, only its place is known.
         let is_known = match unknown.reason(&path) {
             Some(reason) => difference.old.is_some() && !reason.is_problem(),
             None => true,

@@ -61,7 +61,7 @@ pub struct CopyReport {
     pub written_count: u64,
     /// Bytes of their contents.
     pub written_bytes: u64,
-    /// Those of them that took the place of something, of which nothing is kept.
+    /// Written entries that took the place of something, of which nothing is kept.
     pub overwritten_count: u64,
     /// The paths that are not in the copy, or not as recorded, and why; as they are in the copy.
     pub skipped: Vec<Skipped>,

@@ -1,6 +1,6 @@
 //! Restores at work, as a run that begins sees them.
 //!
-//! What a restore changes while a command runs is recorded as the command's work. So no run begins
+//! The changes of a restore beside a command are recorded as the command's work. So no run begins
 //! beside a restore, and no restore beside a run, whatever program asks for it. A restore marks its
 //! paths first and looks for runs then. A run has its session first, and waits then until no mark
 //! concerns it. Whoever comes second sees the other, in whatever order the two go on. Files that

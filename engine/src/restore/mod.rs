@@ -250,7 +250,7 @@ impl SnapshotManager {
     /// manifests and the root tree. No contents are read, nothing is locked, nothing is written.
     ///
     /// # Errors
-    /// What is not there.
+    /// The missing object or manifest.
     pub fn check_restorable(&self, number: u64) -> Result<(), RestoreError> {
         self.refuse_interrupted_restore()?;
         self.states(number).map(drop)

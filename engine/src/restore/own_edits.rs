@@ -15,7 +15,7 @@ use crate::snapshot::{SnapshotError, SnapshotKind, SnapshotManager};
 
 impl SnapshotManager {
     /// The paths that the user changed after a snapshot, as far as the steps and the disk say so.
-    /// Of a repository whose branches the user moved, the git directory.
+    /// The git directory stands for a repository whose branches the user moved.
     ///
     /// # Errors
     /// When a manifest or a tree is missing or damaged.

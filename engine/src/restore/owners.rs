@@ -21,7 +21,7 @@ impl User {
         (uid != 0).then(|| Self { uid, groups: sys::groups() })
     }
 
-    /// What a restore of `target` by this user leaves, if it is `now`'s owner that it leaves there.
+    /// The state after a restore of `target` by this user, if `now`'s owner stays there.
     pub(super) fn leaves(&self, target: &EntryState, now: &EntryState) -> Option<EntryState> {
         let (then, is) = (&target.attributes, &now.attributes);
         // Only its user can have made it, and gives it no further.

@@ -101,7 +101,7 @@ impl SnapshotManager {
                 _ => false,
             };
         let has_later_changes = metadata.ended.is_some() || is_guarded || options.takes_back;
-        // Of a state alone, all that is different is meant, each time.
+        // A restore of a state means all that is different, each time.
         let undone = match options.is_undo && has_later_changes {
             true => undone_before(&metadata, chain, target, &repositories),
             false => HashSet::new(),

@@ -1,4 +1,4 @@
-//! What a git directory says of its remotes stays as it is in a restore.
+//! The remote-tracking refs of a git directory stay as they are in a restore.
 //!
 //! A remote-tracking branch describes the remote repository, and no undo takes a push back there.
 //! The objects that these branches name stay too, as all objects that git added. So nothing
@@ -26,7 +26,7 @@ const PACKED_REFS: &[u8] = b"packed-refs";
 /// The git directories whose remote-tracking branches stay.
 pub(super) type Kept = HashSet<Vec<u8>>;
 
-/// What is to become of `packed-refs` beside branches that stay.
+/// The new `packed-refs` beside branches that stay.
 enum Packed {
     /// As planned.
     Planned,

@@ -333,7 +333,7 @@ fn stage_the_same(
     Ok(old.is_some() && old == new)
 }
 
-/// What the index at a path stages in a snapshot; `None` if that cannot be told, as where its
+/// The staged state of the index at a path in a snapshot; `None` if it is unknown, as where its
 /// contents are damaged.
 fn staged_in(
     source: &dyn ObjectSource,

@@ -18,7 +18,7 @@ use crate::path_text::to_path;
 use crate::snapshot::{LoadedManifest, SnapshotManifest};
 use crate::store::{ObjectSource, StoreError, read_root_tree};
 
-/// What is known of a path that the user changed, or may have.
+/// The known facts of a path that the user changed, or may have.
 #[derive(Debug, Clone, Copy)]
 struct Touched {
     edit: UserEdit,

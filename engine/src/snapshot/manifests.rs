@@ -219,7 +219,7 @@ impl SessionDir {
         Ok(())
     }
 
-    /// What [`mark_removed`](Self::mark_removed) noted of a snapshot.
+    /// The note of [`mark_removed`](Self::mark_removed) for a snapshot.
     pub(crate) fn removed_note(&self, number: u64) -> Option<RemovedSnapshot> {
         let name = format!("{}/{number}/{}", layout::SNAPSHOTS, layout::REMOVED_NOTE);
         let bytes = self.dir().ok()?.read(name.as_bytes(), MAX_NOTE_BYTES).ok()?;

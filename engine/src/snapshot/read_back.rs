@@ -25,7 +25,7 @@ const SILENT: Duration = Duration::from_millis(500);
 /// when that takes longer than a moment.
 ///
 /// # Errors
-/// That of the first object that is missing or damaged, or cannot be read.
+/// The error of the first object that is missing or damaged, or cannot be read.
 pub(super) fn read_back(
     store: &LocalStore,
     root: &ContentHash,

@@ -31,7 +31,7 @@ pub struct StepEntry {
     pub number: u64,
     /// When its capture began.
     pub timestamp: Timestamp,
-    /// What it holds.
+    /// The kind of its changes.
     #[serde(default)]
     pub kind: StepKind,
     /// The client that made the call.

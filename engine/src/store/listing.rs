@@ -25,7 +25,7 @@ impl LocalStore {
     /// the other. One that is in several places is told of for each.
     ///
     /// # Errors
-    /// What `visit` returns, or a directory that cannot be read.
+    /// The error of `visit`, or a directory that cannot be read.
     pub fn for_each_object<E: From<StoreError>>(
         &self,
         visit: impl FnMut(FoundObject) -> Result<(), E>,

@@ -87,7 +87,7 @@ pub fn before_request(name: &str) -> super::Result<()> {
 /// Runs a call between two points.
 ///
 /// # Errors
-/// That of the call.
+/// The error of the call.
 #[cfg(not(feature = "fail-points"))]
 #[inline(always)]
 pub(super) fn around<T, E>(

@@ -48,7 +48,7 @@ pub fn reflink(source: &File, target: &File, path: &Path) -> Result<bool> {
 /// reported where the file system knows them; elsewhere all is data.
 ///
 /// # Errors
-/// What `visit` returns, or a failure to seek.
+/// The error of `visit`, or a failure to seek.
 pub fn allocated_ranges<E: From<io::Error>>(
     file: &File,
     len: u64,

@@ -1,6 +1,6 @@
 //! An inode by its descriptor.
 //!
-//! Whatever happens to its names meanwhile, every question and every change is about this inode and
+//! Its names may change meanwhile: every question and every change is about this inode and
 //! no other: no process can put another file (a foreign hard link, say) under a name between
 //! two calls. A file that is open anyway needs neither a second descriptor nor a way through
 //! `/proc`.

@@ -227,7 +227,7 @@ impl<'p> Unread<'p> {
 #[derive(Default)]
 struct IdLookup {
     after_last: [NodeId; 4],
-    /// Of the copies, the one that was right longest ago, or nearly so.
+    /// The copy that was right longest ago, or nearly so.
     oldest: usize,
 }
 

@@ -84,7 +84,7 @@ thread_local! {
     static SEAT: RefCell<Option<Seat>> = const { RefCell::new(None) };
 }
 
-/// What the calling thread is; leaves the company when the thread ends.
+/// The role of the calling thread; it leaves the company when the thread ends.
 struct Seat {
     company: Arc<Company>,
     role: Role,

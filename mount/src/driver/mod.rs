@@ -35,7 +35,7 @@ const LEAD: usize = 3;
 /// The longest file that is pushed: a larger one is verified by the piece when it is read.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
-/// What requests tell, and the queue of the thread that pushes.
+/// The observed requests, and the queue of the thread that pushes.
 pub(crate) struct Driver<S: TreeSource> {
     tree: Arc<Tree<S>>,
     queue: Arc<Queue>,
@@ -102,7 +102,7 @@ struct Pusher<'a, S: TreeSource> {
     buffer: Vec<u8>,
 }
 
-/// What became of the contents of a file.
+/// The fate of the contents of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Pushed {
     Yes,

@@ -1,4 +1,4 @@
-//! What the thread that pushes has to do, and how far the readers are.
+//! The work of the thread that pushes, and how far the readers are.
 
 use std::collections::VecDeque;
 use std::time::Instant;

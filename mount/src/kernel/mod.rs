@@ -1,4 +1,4 @@
-//! What the crate asks of the kernel beside answering it: mounts, the mount table, notifications.
+//! Requests of the crate to the kernel beside its answers: mounts, the mount table, notifications.
 
 pub(crate) mod attach;
 pub(crate) mod guard;

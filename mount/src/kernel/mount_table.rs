@@ -26,7 +26,7 @@ const MOUNT_TABLE: &str = "/proc/self/mountinfo";
 pub struct MountedAt {
     /// Where it is mounted.
     pub directory: PathBuf,
-    /// What is served: [`MountOptions::fs_name`](crate::MountOptions::fs_name).
+    /// The name of the served tree: [`MountOptions::fs_name`](crate::MountOptions::fs_name).
     pub fs_name: String,
     /// `fuse.nono` for ours.
     pub fs_type: String,

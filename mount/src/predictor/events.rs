@@ -1,4 +1,4 @@
-//! What the predictor is told and what it asks for, and both as text: the lines of a recorded
+//! The events and requests of the predictor, and both as text: the lines of a recorded
 //! trace.
 
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use super::order::{Order, Spot};
 use super::window::Stretch;
 
-/// What happened.
+/// An event that the predictor hears of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Event {
     /// A thread gets the end of the list of a directory.
@@ -19,7 +19,7 @@ pub(crate) enum Event {
     Forgotten { directory: u64 },
 }
 
-/// What is worth doing.
+/// A request of the predictor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Action {
     /// Hand files to the kernel.

@@ -23,7 +23,7 @@ use self::walkers::Walkers;
 use self::window::PushWindow;
 pub(crate) use self::window::Stretch;
 
-/// What is known of programs that read, and of the directories in which they do.
+/// The known facts of programs that read, and of the directories in which they do.
 #[derive(Default)]
 pub(crate) struct Predictor {
     walkers: Walkers,

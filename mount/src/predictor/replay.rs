@@ -6,7 +6,7 @@
 
 use super::*;
 
-/// What a trace tells of a program.
+/// The facts of a trace about a program.
 #[derive(Default, Debug)]
 struct Summary {
     reads: usize,

@@ -20,7 +20,7 @@ struct Seen {
     order: Order,
     /// The last directory that is too long to be read as listed. Its order says nothing of others.
     long_directory: Option<u64>,
-    /// What it read last, and in which directory.
+    /// The last entry that it read, and its directory.
     last: Option<(u64, Spot)>,
     /// The order that it showed in this directory when it last showed one, and how often in a row.
     streak: (Order, u32),

@@ -30,7 +30,7 @@ pub(crate) struct Stretch {
     pub(crate) length: u32,
 }
 
-/// What is known of a thread that reads.
+/// The known facts of a thread that reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Reader {
     /// It reads its way through directories.

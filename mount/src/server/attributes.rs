@@ -1,4 +1,4 @@
-//! What `stat` shows for an entry.
+//! The attributes that `stat` shows for an entry.
 //!
 //! - ctime and atime equal mtime: a state has one time, and GNU `diff` compares ctime when it
 //!   decides whether two paths are the same file.

@@ -82,7 +82,7 @@ impl Opened {
     /// [buffer](with_buffer) of this thread.
     ///
     /// # Errors
-    /// Those of the source, or the contents end before the range does.
+    /// The errors of the source, or contents that end before the range does.
     pub(crate) fn with_bytes<T>(
         &self,
         range: Range<u64>,
@@ -183,7 +183,7 @@ mod tests {
             (SIZE - 1, true, false),
             (SIZE, false, true),
             (SIZE - 1, false, false),
-            // What is beyond the end is not asked for.
+            // Bytes beyond the end are not asked for.
             (SIZE + 1, true, true),
             (SIZE + 1, false, true),
         ] {

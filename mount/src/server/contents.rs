@@ -46,7 +46,7 @@ impl<S: TreeSource> Contents<S> {
     /// The file, opened by this call unless another one did so or is about to.
     ///
     /// # Errors
-    /// Those of `open`.
+    /// The errors of `open`.
     pub(crate) fn get_or_open(
         &self,
         key: &S::Content,

@@ -1,4 +1,4 @@
-//! What `fuser` calls: each request becomes a call of [`Tree`] and each result an answer.
+//! The handlers of `fuser`: each request becomes a call of [`Tree`] and each result an answer.
 //!
 //! It keeps the kernel from asking twice:
 //! - OPEN and OPENDIR are answered "not implemented" once. From then on the kernel opens without a
@@ -45,7 +45,7 @@ const LONG_READ_BYTES: u32 = 256 * 1024;
 /// bounds a READ.
 pub(crate) const MAX_WRITE_BYTES: u32 = 1024 * 1024;
 
-/// What fuser calls.
+/// The handlers that fuser calls.
 pub(crate) struct TreeFilesystem<S: TreeSource> {
     tree: Arc<Tree<S>>,
     reads: Arc<Reads<S>>,

@@ -9,7 +9,7 @@ use lru::LruCache;
 
 use crate::source::{Entry, StateId, TreeSource};
 
-/// What a list belongs to: a state, in whatever place, or one node.
+/// The owner of a list: a state, in whatever place, or one node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum ListKey {
     State(StateId),

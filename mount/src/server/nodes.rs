@@ -1,6 +1,6 @@
 //! The nodes the kernel knows: ids, inode numbers and exact lifetimes.
 //!
-//! What always holds:
+//! Invariants:
 //! - A node lives from the reply that first names it until the kernel forgot it as often as it was
 //!   named ([`Nodes::acquire`], [`Nodes::forget`]), or longer while [pinned](Nodes::pin).
 //! - Files of one [`StateId`] share one node, and with it the page cache. A directory has a node
@@ -33,7 +33,7 @@ pub(crate) struct Place {
     pub(crate) index: u32,
 }
 
-/// What only directories and stateless entries need: they are found again by parent and name.
+/// The data of directories and stateless entries alone: they are found by parent and name.
 struct Named {
     name: Box<[u8]>,
     /// Named children that are alive.
@@ -56,9 +56,9 @@ struct Record<S: TreeSource> {
 /// A node named in a reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Acquired {
-    /// What the kernel calls it.
+    /// The kernel's number for it.
     pub(crate) id: u64,
-    /// What programs see as `st_ino`.
+    /// The number that programs see as `st_ino`.
     pub(crate) number: u64,
     /// Changes when an id is used for another state, which needs a collision of 52 bits.
     pub(crate) generation: u64,
@@ -257,7 +257,7 @@ impl<S: TreeSource> Nodes<S> {
         }
     }
 
-    /// What a node stands for.
+    /// The entry of a node.
     pub(crate) fn get(&self, id: u64) -> Option<&Node<S>> {
         self.records.get(&id).map(|record| &record.node)
     }

@@ -165,7 +165,7 @@ impl<S: TreeSource> Tree<S> {
         Ok((attr, self.options.changing_ttl))
     }
 
-    /// What the source says about a changing directory now.
+    /// The source's present answer about a changing directory.
     fn current(&self, id: u64) -> Result<Node<S>, Errno> {
         if id == ROOT {
             return Ok(self.source.root());

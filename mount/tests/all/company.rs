@@ -1,4 +1,4 @@
-//! Who answers: the companion or an ordinary thread. Which of them does, and when, is the
+//! The answering thread: the companion or an ordinary one. Which of them answers, and when, is the
 //! scheduler's business; that all is answered is not.
 
 use std::fs;

@@ -22,7 +22,7 @@ pub(crate) struct Mounted {
 
 /// Mounts without a predictor; `None`, and noted so, where nothing can be mounted.
 pub(crate) fn mount(memory: &Memory) -> Option<Mounted> {
-    // What is pushed depends on which thread is faster; tests that are not about it go without.
+    // The pushed files depend on which thread is faster; tests that are not about it go without.
     mount_with(memory, MountOptions { predictor: false, ..MountOptions::default() })
 }
 

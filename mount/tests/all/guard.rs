@@ -75,7 +75,7 @@ fn a_mount_that_is_killed_as_it_pushes_a_file_that_is_read_ends_with_its_reader(
     if !rustix::process::geteuid().is_root() {
         return needs_root("ends what the test leaves when it fails");
     }
-    // What the kernel has forgotten is not pushed.
+    // An entry that the kernel has forgotten is not pushed.
     let _kept = keep_caches();
     let Some(mut mounted) = mount(&Memory::with([("0", many(1, 1))])) else { return };
     mounted.mount.take();

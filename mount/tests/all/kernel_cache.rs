@@ -23,7 +23,7 @@ fn mount(memory: &Memory) -> Option<Mounted> {
     mount_with(memory, options)
 }
 
-/// What happens in `work`. The machine may drop caches at any moment, which costs messages that say
+/// The messages of `work`. The machine may drop caches at any moment, which costs messages that say
 /// nothing about the mount: the best of a few tries counts.
 fn best_of_tries(mounted: &Mounted, work: impl Fn()) -> Counts {
     let tries = (0..5).map(|_| {

@@ -137,7 +137,7 @@ fn another_mount_at_the_same_place_is_left_alone() {
     drop(second);
 }
 
-/// What `a_dead_mount_is_noticed_and_replaced` kills.
+/// The mount that `a_dead_mount_is_noticed_and_replaced` kills.
 #[test]
 #[ignore = "another test runs it in a process of its own"]
 fn serve_until_killed() {

@@ -196,7 +196,7 @@ impl Memory {
         self.0.panicked_in.lock().iter().any(|name| name == thread)
     }
 
-    /// Whoever opens these bytes to push them, says so by making the file `opened`, and gets them
+    /// The pusher that opens these bytes says so by making the file `opened`, and gets them
     /// as soon as another reader opens them, which never gets them.
     pub(crate) fn meet_at(&self, bytes: &[u8], opened: PathBuf) {
         let is_read = Arc::default();

@@ -16,7 +16,7 @@ use crate::contents::{errno, pattern};
 use crate::fixture::{Mounted, drop_caches, eventually, keep_caches, many, mount, mount_with};
 use crate::memory::{Memory, Spec, dir, file};
 
-/// What was asked since some moment.
+/// The reads since some moment.
 struct Reads<'a> {
     mounted: &'a Mounted,
     before: Counts,

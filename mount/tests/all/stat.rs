@@ -1,4 +1,4 @@
-//! What programs see of entries: kinds, attributes, xattrs.
+//! The entries as programs see them: kinds, attributes, xattrs.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};

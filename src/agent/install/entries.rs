@@ -1,4 +1,4 @@
-//! What is written into the configuration of each client, and how it is found again.
+//! The entries in the configuration of each client, and how they are found again.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ const PLUGIN: &str = include_str!("opencode_plugin.js");
 /// Variables that lead a server to the supervisor of its run.
 const VARIABLES: [&str; 2] = ["NONO_SOCKET", "NONO_SESSION"];
 
-/// What a file of a client's configuration is.
+/// The meaning of a file of a client's configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// JSON with hooks of events.
@@ -141,7 +141,7 @@ fn is_ours(client: Client, command: &str) -> bool {
     program.is_some_and(|program| program.trim_end_matches('\'').ends_with(NAME))
 }
 
-/// What is added to the hooks of an event.
+/// The entry that is added to the hooks of an event.
 fn group(client: Client, program: &Path, is_tool: bool) -> Value {
     let timeout = match client {
         Client::Gemini => TIMEOUT_SECONDS * 1000,

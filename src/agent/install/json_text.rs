@@ -20,7 +20,7 @@ pub enum JsonTextError {
     Syntax {
         /// The line, from 1 on.
         line: usize,
-        /// What is missing there.
+        /// The token that is missing there.
         expected: &'static str,
     },
     /// Something on the way to a value is not what it has to be.
@@ -28,7 +28,7 @@ pub enum JsonTextError {
     Shape {
         /// The keys on the way.
         at: String,
-        /// What it has to be.
+        /// The kind that it has to be.
         expected: &'static str,
     },
 }

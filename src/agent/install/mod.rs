@@ -68,7 +68,7 @@ pub enum InstallError {
     Variable {
         /// The variable.
         name: &'static str,
-        /// What it holds.
+        /// Its value.
         value: PathBuf,
         /// The reason.
         why: &'static str,
@@ -81,11 +81,11 @@ pub enum InstallError {
 pub enum Scope {
     /// The user's, for all projects.
     User,
-    /// That of one project, as far as possible not committed.
+    /// The configuration of one project, as far as possible not committed.
     Project,
 }
 
-/// What is installed.
+/// A part of an installation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
@@ -95,7 +95,7 @@ pub enum Part {
     Server,
 }
 
-/// What is wanted.
+/// A request to install or uninstall.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// The client.
@@ -113,7 +113,7 @@ pub struct Request {
 pub struct Edit {
     /// The client's name.
     pub client: &'static str,
-    /// What of ours is in it.
+    /// Our parts in it.
     pub parts: Vec<Part>,
     /// The file.
     #[serde(with = "serde_path")]
@@ -147,7 +147,7 @@ impl Edit {
 /// How a file of a client is.
 #[derive(Debug, Clone, Serialize)]
 pub struct Found {
-    /// What of ours may be in it.
+    /// Our part that may be in it.
     pub part: Part,
     /// Whose configuration.
     pub scope: Scope,
@@ -172,7 +172,7 @@ impl Found {
     }
 }
 
-/// What installing would change. Nothing is changed.
+/// Plans the changes of an installation. Nothing is changed.
 ///
 /// # Errors
 /// When a file cannot be read or is not understood.
@@ -188,7 +188,7 @@ pub fn plan_install(request: &Request) -> Result<Vec<Edit>, InstallError> {
     })
 }
 
-/// What uninstalling would change. Nothing is changed.
+/// Plans the changes of an uninstallation. Nothing is changed.
 ///
 /// # Errors
 /// When a file cannot be read or is not understood.
@@ -216,7 +216,7 @@ pub fn plan_uninstall(request: &Request) -> Result<Vec<Edit>, InstallError> {
     Ok(edits)
 }
 
-/// What installing makes of a file.
+/// The text that installing makes of a file.
 fn made(
     request: &Request,
     relative: &Path,

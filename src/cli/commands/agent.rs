@@ -293,7 +293,7 @@ pub(in crate::cli) fn all() -> Result<Vec<AgentStatus>, CliError> {
     Ok(Client::ALL.into_iter().map(of).collect())
 }
 
-/// What went wrong in hooks lately.
+/// Recent failures in hooks.
 pub(in crate::cli) fn mishaps(store: &StoreArgs) -> Result<Vec<Mishap>, CliError> {
     let mut mishaps = noted(store)?;
     mishaps.retain(|mishap| !mishap.by_design);

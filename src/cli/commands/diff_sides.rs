@@ -118,7 +118,7 @@ impl Words {
 pub(super) struct Sides {
     pub(super) old: State,
     pub(super) new: State,
-    /// Of a session without a last state, why the other one is the present.
+    /// The reason why the other side of a session without a last state is the present.
     pub(super) note: Option<String>,
 }
 
@@ -143,7 +143,7 @@ impl Sides {
                 let session = latest()?;
                 let is_open =
                     SessionStatus::of(&session, &session.metadata()?)? == SessionStatus::Open;
-                // Of a session that has one state so far, the other one is there now.
+                // A session that has one state so far is compared with the present.
                 if is_open && session.snapshot_numbers()?.len() == 1 {
                     (State::first(&session)?, State::now(&session)?)
                 } else {

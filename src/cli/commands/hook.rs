@@ -148,7 +148,7 @@ fn read_event(deadline: Instant) -> Result<Vec<u8>, CliError> {
             0 => return Ok(bytes),
             _ => {}
         }
-        // What is too long is read all the same: a closed pipe would be an error for the client.
+        // Longer input is read all the same: a closed pipe would be an error for the client.
         is_too_long |= bytes.len() + read > MAX_EVENT_BYTES;
         match is_too_long {
             true => bytes = Vec::new(),
@@ -196,7 +196,7 @@ fn is_ready(ready: &mut [PollFd<'_>], deadline: Instant) -> bool {
 
 /// Handles all events of an agent session, in a process of its own for which no agent waits.
 pub(in crate::cli) fn work(args: &WorkerArgs, store: &StoreArgs, context: &Context) -> Outcome {
-    // Whoever ends the hook's group of processes does not mean this one.
+    // A signal to the hook's group of processes does not mean this one.
     let _ = sys::start_process_session();
     let root = store.catalog()?.root().to_owned();
     let journal = Journal::of(&root);

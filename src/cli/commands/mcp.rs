@@ -52,7 +52,7 @@ pub(in crate::cli) fn run(args: &McpArgs, store: &StoreArgs) -> Outcome {
     Ok(0)
 }
 
-/// What the settings let agents do.
+/// The rights of agents by the settings.
 fn policy() -> Result<Policy, CliError> {
     let settings = Settings::load(&surroundings()?, &FlagSettings::default())?;
     Ok(Policy {

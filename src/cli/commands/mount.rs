@@ -60,7 +60,7 @@ pub(in crate::cli) struct MountArgs {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 enum OwnerArg {
-    /// Of those they belonged to
+    /// The recorded owners
     #[default]
     Original,
     /// All of them mine
@@ -91,12 +91,12 @@ pub(super) struct Status {
     directory: PathBuf,
     #[serde(flatten)]
     shows: Shows,
-    /// What the only session is called, as far as that can be found out.
+    /// The label of the only session, as far as that can be found out.
     label: Option<String>,
     alive: bool,
 }
 
-/// What a mount shows. Written into the mount table, so that every process can tell.
+/// The contents of a mount. Written into the mount table, so that every process can tell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Shows {
     /// The store's root directory, as text.

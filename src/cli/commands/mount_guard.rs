@@ -46,7 +46,7 @@ pub(in crate::cli) struct MountGuardArgs {
 }
 
 pub(in crate::cli) fn run(args: &MountGuardArgs) -> Outcome {
-    // What ends the mount is not meant for the guard, which ends after it.
+    // A signal that ends the mount is not meant for the guard, which ends after it.
     let ignored = Arc::new(AtomicBool::new(false));
     let _taken = Taken::raising(&[SIGINT, SIGTERM, SIGHUP], &ignored).map_err(signals::refused)?;
     background::detach()?;

@@ -88,7 +88,7 @@ pub(in crate::cli) fn run(args: &PushArgs, store: &StoreArgs, context: &Context)
         return run_here(args, store, context);
     };
     let root = store.catalog()?.root().to_owned();
-    // What could not be pushed before goes along.
+    // Sessions that could not be pushed before go along.
     let earlier = unpushed(remote, &root).into_iter().filter(|id| {
         let is_there = SessionDir::open(&root.join(id)).is_ok();
         if !is_there {

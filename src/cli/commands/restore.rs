@@ -64,8 +64,8 @@ pub(in crate::cli) struct RestoreArgs {
     /// no snapshot holds is gone then
     #[arg(long, conflicts_with = "to")]
     no_safety_snapshot: bool,
-    /// Of a session that an archive brought: also restore setuid, setgid and file capabilities.
-    /// Whoever wrote the archive chose them
+    /// Also restore setuid, setgid and file capabilities of a session that an archive brought.
+    /// The writer of the archive chose them
     #[arg(long)]
     with_privileges: bool,
     /// Do not ask. Later changes and runs at work are refused all the same

@@ -375,7 +375,7 @@ pub(in crate::cli) fn report_missing(
         let is_unread =
             |left: &NotCaptured| matches!(left.reason, NotCapturedReason::Unreadable { .. });
         let so = match problems.len() {
-            // Of a later state, what was there before may be recorded.
+            // A first state has no earlier record of the contents.
             _ if earlier.is_none() && problems.iter().any(|left| is_unread(left)) => {
                 "a change there cannot be undone"
             }

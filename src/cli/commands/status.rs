@@ -63,7 +63,7 @@ struct Report {
     #[cfg(feature = "mount")]
     mounts: Vec<super::mount::Status>,
     interrupted: Interrupted,
-    /// What went wrong in hooks of agents in the last day.
+    /// Failures in hooks of agents in the last day.
     mishaps: Vec<Mishap>,
     /// Pushes after a run that failed, of sessions here that no later one sent.
     #[cfg(feature = "archive")]
@@ -197,7 +197,7 @@ pub(in crate::cli) fn run(args: &StatusArgs, store: &StoreArgs, context: &Contex
     Ok(0)
 }
 
-/// Those whose making is over. One that cannot be looked at is told.
+/// The unbegun sessions. One that cannot be looked at is told.
 fn unbegun(sessions: &[SessionDir], context: &Context) -> Vec<String> {
     let mut unbegun = Vec::new();
     for session in sessions {
@@ -210,7 +210,7 @@ fn unbegun(sessions: &[SessionDir], context: &Context) -> Vec<String> {
     unbegun
 }
 
-/// Those of sessions here.
+/// The failed pushes of sessions here.
 #[cfg(feature = "archive")]
 fn failed_pushes(
     catalog: &Catalog,
@@ -227,7 +227,7 @@ fn failed_pushes(
     failures
 }
 
-/// Those that can be read; damage of the others is told.
+/// The histories that can be read; damage of the others is told.
 #[cfg(feature = "container")]
 fn container_restores(
     catalog: &Catalog,

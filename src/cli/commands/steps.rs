@@ -171,7 +171,7 @@ fn changes(step: &StepEntry, session: &SessionDir) -> String {
     }
 }
 
-/// What has to be known before the step is believed.
+/// Marks that have to be known before the step is believed.
 fn marks(step: &StepEntry, removed: Option<&RemovedSnapshot>) -> String {
     let subagent = step
         .subagent

@@ -82,7 +82,7 @@ impl UndoArgs {
     }
 
     /// The session that the first word names by its id, by the beginning of it, or by its place.
-    /// What is on the disk is a path all the same.
+    /// A name on the disk is a path all the same.
     fn session_by_id(&self, catalog: &Catalog) -> Result<Option<SessionDir>, CliError> {
         let Some(word) = self.first_word()? else { return Ok(None) };
         let Ok(id) = word.parse::<SnapshotId>();
@@ -376,7 +376,7 @@ fn undo_named(
     undo(args, (&summary, session, is_next), work, plan, context)
 }
 
-/// Of a session that did nothing else, what it did at a remote: that stays.
+/// Says for a session with changes at a remote alone that these stay.
 fn say_what_stays(
     summary: &SessionSummary,
     plan: &RestoreReport,
@@ -394,7 +394,7 @@ fn say_what_stays(
     }
 }
 
-/// Of a session of snapshots, the way to the last of them where more than that would go.
+/// Says for a session of snapshots the way to the last of them where more would go.
 fn say_last_snapshot(
     session: &SessionDir,
     report: &RestoreReport,
@@ -415,7 +415,7 @@ fn say_last_snapshot(
     Ok(())
 }
 
-/// Of a session whose newer changes were kept before, the way to the session before it.
+/// Says for a session whose newer changes were kept the way to the session before it.
 fn say_session_before(summary: &SessionSummary, is_refused: bool, context: &Context) {
     if is_refused && summary.partly_undone {
         context.say(format_args!(

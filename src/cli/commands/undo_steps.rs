@@ -250,7 +250,7 @@ fn show_changes(
     work: &Restoring<'_>,
     context: &Context,
 ) -> Result<(), CliError> {
-    // What stays is named with its reason afterwards.
+    // A path that stays is named with its reason afterwards.
     let changes = &report.restore.changes;
     let is_asked = report.restore.dry_run;
     print_changes(changes, &[], &Repositories::default(), &work.roots, is_asked, context)

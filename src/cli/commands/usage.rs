@@ -131,7 +131,7 @@ pub(in crate::cli) fn run(args: &UsageArgs, store: &StoreArgs, context: &Context
     Ok(u8::from(!report.unread_sessions.is_empty()))
 }
 
-/// What the sessions of one store hold, the oldest first, and what the store does.
+/// The holdings of the sessions of one store, the oldest first, and those of the store.
 fn measure(
     root: &Path,
     path_count: usize,
@@ -156,7 +156,7 @@ fn measure(
     Ok((summaries, holdings))
 }
 
-/// What each session of some stores holds, by its id.
+/// The holdings of each session of some stores, by its id.
 pub(super) fn session_holdings(
     catalog: &Catalog,
     options: &CleanupOptions<'_>,

@@ -26,7 +26,7 @@ fn says(session: &SessionSummary) -> String {
 /// nothing is to be done.
 ///
 /// # Errors
-/// That it is refused.
+/// The refusal.
 pub(in crate::cli) fn is_allowed(
     catalog: &Catalog,
     roots: &[PathBuf],

@@ -219,7 +219,7 @@ impl<'a> Restoring<'a> {
         if plan.is_refused() {
             return Ok(());
         }
-        // Of a git directory, what is in it changes.
+        // A change in a git directory is one of the directory.
         let is_git_dir = |path: &PathBuf| path.ends_with(".git");
         let mut going: Vec<PathBuf> = Vec::new();
         for path in plan.changes.iter().map(|change| &change.path) {

@@ -1,4 +1,4 @@
-//! What a snapshot says of its container, how it is taken, and that a restored container is the
+//! The record of a container in a snapshot, how it is taken, and that a restored container is the
 //! same.
 
 use std::fs;

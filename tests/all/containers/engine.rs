@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::not_run::note;
 
-/// What a test needs, and Podman may lack. `docs/containers.md` says why.
+/// A capability that a test needs, and Podman may lack. `docs/containers.md` says why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ability {
     /// It runs the health checks of containers. Podman leaves them to timers of systemd.

@@ -306,7 +306,7 @@ fn a_planned_restore_in_place_leaves_no_trace() {
     let before = observe(&scene.source());
     in_place(&scene, &id, &["--dry-run"]).success();
     assert_eq!(observe(&scene.source()), before);
-    // What a restore would refuse, a plan refuses.
+    // A plan refuses what a restore would refuse.
     killed_at(&scene, &id, "container-volume-fill");
     in_place(&scene, &id, &["--dry-run"]).fails(1, "container resume");
 }

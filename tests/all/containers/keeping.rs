@@ -29,7 +29,7 @@ fn age(scene: &Scene, id: &str) {
     std::fs::write(&path, serde_json::to_vec(&list).unwrap()).unwrap();
 }
 
-/// What `cleanup` would do and does with kept containers, which is the same.
+/// The plan and the work of `cleanup` with kept containers, which are the same.
 #[track_caller]
 fn cleaned(scene: &Scene) -> Value {
     let would = [&CLEANUP[..], &["--dry-run"]].concat();
@@ -319,7 +319,7 @@ fn an_original_that_is_being_stopped_runs_on_after_an_abort() {
     assert_eq!(found["Id"], old.as_str());
     assert_eq!(found["State"]["Status"], "running");
     assert_eq!(found["HostConfig"]["RestartPolicy"], before["HostConfig"]["RestartPolicy"]);
-    // What was stopping it has come to its end.
+    // The process that stopped it has come to its end.
     assert_ne!(found["State"]["StartedAt"], before["State"]["StartedAt"]);
 }
 

@@ -64,7 +64,7 @@ fn a_history_travels_to_an_empty_store_and_is_restored_there() {
     let deleted = nono(&["container", "delete", &first, "--json"]).success().json();
     assert_eq!(deleted["removed"][0]["image_removal"], "not_ours");
     daemon.nono(&scene.fixture, &["container", "validate"]).success();
-    // What the pulled store makes on its own, and goes on with, is told from the first one's.
+    // The pulled store's own snapshots are told from the first one's.
     let taken = ["container", "snapshot", &scene.container.name, "--json"];
     let taken = nono(&taken).success().json();
     assert_eq!((&taken["session_id"], &taken["snapshot"]), (&session.into(), &2.into()));

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use super::provider::Provider;
 use crate::not_run::not_run;
 
-/// What every `azurite` takes.
+/// The account of every `azurite`.
 const ACCOUNT: &str = "devstoreaccount1";
 const KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";

@@ -38,7 +38,7 @@ fn ctrl_c_stops_a_push_and_the_next_one_goes_on() {
         travel.server().allow(&mut command);
         command
     };
-    // Whatever the pushes before have stored: a list, then the beginning of an upload and its parts.
+    // Each push stores more: a list, then the beginning of an upload and its parts.
     for request in [1, 2, 3, 3, 4] {
         let stopped = interrupted(command(), travel.server(), request);
         let words = "stopped: the archives so far are stored, and the same push goes on from there";

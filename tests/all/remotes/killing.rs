@@ -112,7 +112,7 @@ fn a_pull_from_s3_that_is_killed_thirty_times_leaves_nothing_half_made() {
     }
     assert!(killed > 10, "only {killed} pulls did not end before");
     travel.arrives_whole("cloud", "store");
-    // What the killed ones left is found by a cleanup.
+    // The leftovers of the killed ones are found by a cleanup.
     travel.nono(&["--root", text, "rollback", "cleanup", "--yes"]).success();
     travel.arrives_whole("cloud", "store");
 }

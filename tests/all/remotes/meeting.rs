@@ -276,7 +276,7 @@ fn two_machines_that_go_on_with_one_session_do_not_overwrite_each_other() {
     travel.push("disk");
     travel.verify("disk").success();
     travel.arrives_whole("disk", "third");
-    // What the message says keeps the other history, and lets it be had beside.
+    // The commands of the message keep the other history, and let it be had beside.
     let elsewhere = travel.fixture.path("elsewhere");
     let elsewhere = elsewhere.to_str().unwrap();
     other.nono(&["push", elsewhere, session, "--plaintext"]).success();

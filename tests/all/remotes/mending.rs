@@ -1,4 +1,4 @@
-//! What is lost here comes back from a remote: contents, lists of directories, manifests.
+//! Lost objects come back from a remote: contents, lists of directories, manifests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -187,7 +187,7 @@ fn a_pull_gives_back_the_lost_chunk_of_a_long_list_of_names() {
     let packs = packs.map(|pack| pack.unwrap().path());
     let pack = packs.max_by_key(|pack| fs::metadata(pack).unwrap().len()).unwrap();
     spoil_middle(&pack);
-    // What is damaged goes into quarantine, and the list stays without it: nothing else has it.
+    // The damaged one goes into quarantine, and the list stays without it: nothing else has it.
     fs::remove_dir_all(travel.fixture.project()).unwrap();
     fs::create_dir(travel.fixture.project()).unwrap();
     here.nono(&["rollback", "verify", "--repair", &travel.session]);

@@ -85,7 +85,7 @@ fn a_snapshot_whose_archive_was_cut_off_is_named_and_the_others_come() {
         let not_pulled = report["sessions"][0]["not_pulled"].as_array().unwrap();
         assert_eq!((not_pulled.len(), &not_pulled[0]["snapshot"]), (1, &1.into()), "{report:#}");
     }
-    // Whoever wants no more than what is whole gets all of it.
+    // A pull of the whole part alone gets all of it.
     let root = travel.fixture.path("whole");
     travel.pull("disk", &root, &format!("{}/0", travel.session)).success();
     // The session is known by an archive that is none.
@@ -146,7 +146,7 @@ fn a_folder_of_a_session_that_is_a_symlink_is_named_and_never_followed() {
     let session = &travel.session;
     let (folder, aside) = (place.join(session), travel.fixture.path("aside"));
     fs::rename(&folder, &aside).unwrap();
-    // What others keep there is none of nono's.
+    // Files that others keep there are none of nono's.
     fs::create_dir(travel.fixture.path("pictures")).unwrap();
     std::os::unix::fs::symlink(travel.fixture.path("pictures"), place.join("photos")).unwrap();
     travel.verify("disk").success();
@@ -215,7 +215,7 @@ fn a_snapshot_that_came_to_a_session_of_this_machine_gives_no_file_privileges_un
     let told = restore(1, &["--force"]).fails(1, "1 path is not as it was");
     assert!(told.stdout.contains("--with-privileges"), "{}", told.stdout);
     assert_eq!(mode(&tool), 0o755);
-    // What is recorded here is trusted, and makes nothing else trusted.
+    // A session recorded here is trusted, and makes nothing else trusted.
     set_mode(0o4755);
     travel.snapshot();
     let newest = travel.roots(&own).keys().next_back().copied().unwrap();

@@ -19,7 +19,7 @@ fn after_a_delta_is_gone_verify_names_what_cannot_be_had_and_a_push_mends_it() {
     };
     assert!(lost(3) && lost(4), "{report:#}");
     assert!(!lost(0) && !lost(1), "{report:#}");
-    // What can be had comes, and the rest is named.
+    // The available part comes, and the rest is named.
     let root = travel.fixture.path("part");
     let pulled = travel.pull("disk", &root, &travel.session);
     assert_eq!(pulled.code, 1, "{}", pulled.stderr);
@@ -93,7 +93,7 @@ fn an_archive_under_another_name_and_parents_in_a_circle_give_no_snapshot() {
         assert!(!pulled.stderr.contains("panicked"), "{}", pulled.stderr);
         assert!(!root.join(&travel.session).exists(), "{number}");
     }
-    // What is sound comes all the same, and is named apart from the rest.
+    // The sound part comes all the same, and is named apart from the rest.
     let root = travel.fixture.path("sound");
     assert_eq!(travel.pull("disk", &root, &travel.session).code, 1);
     assert_eq!(travel.roots(&root).keys().copied().collect::<Vec<_>>(), [0, 1]);

@@ -177,7 +177,7 @@ impl Backend for Cloud {
         for left in uploads::left_by_dead(&self.place)? {
             let key = Key::from(left.key());
             let cleared = async {
-                // What is gone already is no failure, whatever the provider answers.
+                // An upload that is gone already is no failure, whatever the provider answers.
                 let _ = self.client.store.abort_multipart(&key, &left.upload().to_owned()).await;
                 match self.store().delete(&key).await {
                     Err(object_store::Error::NotFound { .. }) | Ok(()) => Ok(()),

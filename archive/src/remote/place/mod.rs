@@ -1,4 +1,4 @@
-//! What can be done at a remote, whatever it is: list, read, store under a new name, remove.
+//! The operations at any remote: list, read, store under a new name, remove.
 
 mod bucket;
 mod client;

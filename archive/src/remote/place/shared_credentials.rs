@@ -14,7 +14,7 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 const KNOWN: [&str; 5] =
     ["aws_access_key_id", "aws_secret_access_key", "aws_session_token", "region", "endpoint_url"];
 
-/// What a profile says, by the keys of the client; none if the files do not name the profile.
+/// The settings of a profile, by the keys of the client; none if no file names the profile.
 ///
 /// # Errors
 /// When a file exists and cannot be read, or lacks a profile that was asked for by name.

@@ -66,7 +66,7 @@ pub(super) struct Job {
     pub(super) parent: Vec<u8>,
     /// Indexes in the puts of the plan.
     pub(super) files: Vec<usize>,
-    /// Of the contents of all of them.
+    /// Bytes of the contents of all of them.
     pub(super) bytes: u64,
 }
 

@@ -280,7 +280,7 @@ struct ReadFile {
     midstates: MidstatesLink,
     size: u64,
     xattrs: Xattrs,
-    /// Of contents that were not stored before.
+    /// Bytes of contents that were not stored before.
     new_bytes: Option<u64>,
     is_stable: bool,
 }

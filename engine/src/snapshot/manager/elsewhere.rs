@@ -33,7 +33,7 @@ pub struct Built {
     pub not_captured: Vec<NotCaptured>,
     /// Files that kept changing while they were read.
     pub unstable: Vec<PathBuf>,
-    /// Of the directories that were captured; saved when the snapshot is durable.
+    /// The caches of the captured directories; saved when the snapshot is durable.
     pub caches: NewCaches,
     /// The name that a person gave.
     pub label: Option<String>,

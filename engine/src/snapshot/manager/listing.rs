@@ -8,7 +8,7 @@ use crate::snapshot::metadata::SessionMetadata;
 use crate::snapshot::restore_log::RestoreRecord;
 use crate::snapshot::steps::{StepEntry, push as push_step};
 
-/// What changed between a snapshot and the one before it, counted already.
+/// The changes between a snapshot and the one before it, counted already.
 #[derive(Clone, Copy)]
 pub(super) struct Counted {
     number: u64,

@@ -1,4 +1,4 @@
-//! What is asked of a snapshot, and what came of it.
+//! A request for a snapshot, and its outcome.
 
 use crate::diff::Comparison;
 use crate::manifest::{SnapshotManifest, Step};
@@ -6,7 +6,7 @@ use crate::manifest::{SnapshotManifest, Step};
 /// How a snapshot is wanted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SnapshotRequest {
-    /// What it is called.
+    /// Its name.
     pub label: Option<String>,
     /// The tool call that it is a step of.
     pub step: Option<Step>,
@@ -15,7 +15,7 @@ pub struct SnapshotRequest {
     pub if_changed: bool,
 }
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Taken {
     /// A new snapshot, and what changed since the one before.

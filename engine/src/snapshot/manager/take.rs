@@ -80,7 +80,7 @@ impl SnapshotManager {
         let names_more =
             !gone.is_empty() || request.step.as_ref().is_some_and(|step| !step.outside.is_empty());
         if comparison.changes.is_empty() && !names_more {
-            // Whatever the cache vouches for is in the store: contents are those of the parent.
+            // All that the cache vouches for is in the store: contents are those of the parent.
             self.save_caches(capture.caches);
             self.store.drop_doubles(&store_lock);
             return Ok(Taken::Unchanged(Box::new(parent.manifest)));
@@ -165,7 +165,7 @@ impl SnapshotManager {
         let session_lock = self.lock_session()?;
         self.refuse_second_baseline()?;
         let store_lock = self.lock_store()?;
-        // Of a project that is known, most is stored already, or differs a little from what is.
+        // Most of a known project is stored already, or differs a little from what is.
         let long_files = if self.is_known() { LongFiles::Packed } else { LongFiles::Plain };
         let capture = self.capture_next(None, None, long_files, &store_lock)?;
         let (manifest, caches) = described(capture, None, Why::Asked(Box::default()), &self.roots);

@@ -1,4 +1,4 @@
-//! What of a damaged long object goes, and what stays.
+//! The parts of a damaged long object that go, and those that stay.
 //!
 //! A damaged chunk goes alone: into quarantine, as any small object. The list and the other chunks
 //! stay in use, so the object is whole again as soon as one stores that chunk, as a snapshot of
@@ -16,7 +16,7 @@ use crate::store::packs::{Kind, MAX_PACKED_BYTES, Pack, Packer, Span};
 use crate::store::{ImportError, LocalStore, StoreError, StoreLock, Transfer};
 use crate::sys::Stat;
 
-/// What was found of the copies of a chunk, or of a part of a list.
+/// The found copies of a chunk, or of a part of a list.
 #[derive(Default)]
 struct Copies {
     is_any_intact: bool,

@@ -176,7 +176,7 @@ impl LocalStore {
     ) -> Result<ChunkedFile, StoreError> {
         let head = self.listed(hash, pack, span)?;
         let listed = self.runs(hash, &head, pack.path()).map_err(|error| match error {
-            // What is missing is missing of this object.
+            // The missing part is missing of this object.
             StoreError::Missing { hash: part, .. } => lacks(hash, &part, pack.path()),
             error => error,
         })?;

@@ -179,7 +179,7 @@ impl<'p, 's> Cutter<'p, 's> {
 
     fn add_zeros(&mut self, mut count: u64) -> Result<(), StoreError> {
         self.at += count;
-        // What is left of the bytes before is cut as if the zeros were bytes as well.
+        // The rest of the bytes before is cut as if the zeros were bytes as well.
         let mut zeros = 0;
         while count > 0 && zeros < self.rest.len() {
             let step = count.min(self.lengths.longest as u64);

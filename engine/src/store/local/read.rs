@@ -247,7 +247,7 @@ impl LocalStore {
     /// read to the end.
     ///
     /// # Errors
-    /// What is wrong with the copy that is found first, if none is intact;
+    /// The defect of the copy that is found first, if none is intact;
     /// [`StoreError::Cancelled`].
     pub fn open_intact(
         &self,

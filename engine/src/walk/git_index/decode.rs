@@ -28,8 +28,8 @@ pub(super) struct Decoded {
     pub(super) shared: Option<String>,
 }
 
-/// What is staged, in one hash: modes, object names, flags and paths of all entries. What a mere
-/// `git status` writes anew (times, inodes, extensions) is not in it. `None`: it cannot be read, or a
+/// The staged state in one hash: modes, object names, flags and paths of all entries. Data that a
+/// `git status` writes anew (times, inodes, extensions) is not in it. `None`: unreadable, or a
 /// part of it is in a shared index.
 pub(super) fn staged(bytes: &[u8]) -> Option<ContentHash> {
     let read = |hash_bytes: usize| {

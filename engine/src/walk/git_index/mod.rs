@@ -152,7 +152,7 @@ fn read(top: &Path) -> Result<(Paths, Paths), String> {
     Ok((index.paths, decode::decode(&shared)?.paths))
 }
 
-/// What an index stages, in one hash that says nothing of times and inodes; `None` if that cannot be
+/// The staged state of an index, in one hash without times and inodes; `None` if that cannot be
 /// told.
 pub(crate) fn staged(index: &[u8]) -> Option<ContentHash> {
     decode::staged(index)

@@ -80,7 +80,7 @@ impl Rules {
         self.rules.is_empty()
     }
 
-    /// What the rules say of a path, relative to the directory of the file.
+    /// The verdict of the rules on a path, relative to the directory of the file.
     pub(super) fn say(&self, path: &[u8], is_dir: bool) -> Option<Said<'_>> {
         let (_, name) = byte_path::split(path);
         let counts = |at: &&usize| is_dir || !self.rules[**at].only_directories;

@@ -68,7 +68,7 @@ pub fn well_known(name: &[u8]) -> Option<&'static str> {
     WELL_KNOWN.iter().find(|(known, _)| known.as_bytes() == name).map(|(_, what)| *what)
 }
 
-/// What a maker's mark proves of the directory that bears it.
+/// The proof of a maker's mark for the directory that bears it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Coverage {
     /// The mark.
@@ -160,7 +160,7 @@ fn coverage_at(path: &Path, is_ignored: bool) -> Option<Coverage> {
     coverage_of(&parent, path.file_name()?.as_bytes(), is_ignored)
 }
 
-/// What the mark of a directory that lies in `parent` covers. `is_ignored`: git ignores it.
+/// The coverage of the mark of a directory in `parent`. `is_ignored`: git ignores it.
 pub(super) fn coverage_of(parent: &Dir, name: &[u8], is_ignored: bool) -> Option<Coverage> {
     if parent.stat(name).ok()?.kind != FileKind::Directory {
         return None;
@@ -177,7 +177,7 @@ pub(super) fn coverage_of(parent: &Dir, name: &[u8], is_ignored: bool) -> Option
     Some(maker.coverage(&dir, &dir.names().ok()?))
 }
 
-/// What the mark of an open directory covers whose names are known. That costs nothing where there
+/// The coverage of the mark of an open directory with known names. It costs nothing where there
 /// is none. `lock_beside`: the file called [`LOCK_BESIDE`] that lies beside it, if it counts.
 pub(super) fn coverage_among(
     dir: &Dir,

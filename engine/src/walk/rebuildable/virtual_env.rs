@@ -55,7 +55,7 @@ pub(super) fn foreign(top: &Dir, names: &[ListedName]) -> BTreeSet<Box<[u8]>> {
     let mut foreign = BTreeSet::new();
     let mut installed = Installed::default();
     let mut sites = Vec::new();
-    // What lies beside the packages, until all lists are read.
+    // Entries beside the packages, until all lists are read.
     let mut beside = Vec::new();
     for listed in names.iter().filter(|listed| is_lib(top, listed)) {
         let Some((lib, names)) = names_below(top, &listed.name) else {

@@ -1,4 +1,4 @@
-//! What the kernel was told about the list of a directory that changes.
+//! The kernel's knowledge of the list of a directory that changes.
 
 use std::collections::HashMap;
 

@@ -119,7 +119,7 @@ fn a_node_lives_as_long_as_it_was_named_or_pinned() {
     assert_eq!(nodes.len(), 2);
     nodes.unpin(one.id, true);
     assert_eq!(nodes.len(), 1);
-    // What the kernel says of nodes that are gone, or of the root, changes nothing.
+    // The kernel's messages about nodes that are gone, or about the root, change nothing.
     assert!(!nodes.forget(one.id, 5));
     assert!(!nodes.forget(ROOT, 5));
     assert_eq!(nodes.len(), 1);

@@ -182,7 +182,7 @@ fn place(path: &Path) -> Result<(Dir, Vec<u8>), CliError> {
     Ok((Dir::open(dir)?, name.as_encoded_bytes().to_vec()))
 }
 
-/// What the archive of the parent says.
+/// The facts in the archive of the parent.
 fn parent(args: &CreateArgs, path: &Path, session: &str) -> Result<Parent, CliError> {
     let CreateArgs { identity, passphrase_file, .. } = args;
     let keys = UnsealArgs { identity: identity.clone(), passphrase_file: passphrase_file.clone() };

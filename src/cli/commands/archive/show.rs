@@ -47,7 +47,7 @@ pub(in crate::cli) fn verify(args: &ShowArgs, context: &Context) -> Outcome {
         return Ok(0);
     }
     tell(&summary.head, context)?;
-    // Of hard links, the first name has the contents.
+    // The first name of hard links has the contents.
     let stats = summary.head.stats;
     let links = (stats.added + stats.modified).saturating_sub(summary.file_count);
     let links =

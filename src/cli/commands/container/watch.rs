@@ -35,7 +35,7 @@ pub(super) fn watcher(storage: &LocalStorage) -> Result<Watcher, CliError> {
 }
 
 pub(in crate::cli) fn run(args: &WatchArgs) -> Outcome {
-    // What ends nono is not meant for the watcher, which ends after it.
+    // A signal that ends nono is not meant for the watcher, which ends after it.
     let ignored = Arc::new(AtomicBool::new(false));
     let _taken = Taken::raising(&[SIGINT, SIGTERM, SIGHUP], &ignored).map_err(signals::refused)?;
     let storage = LocalStorage::new(args.root.clone());

@@ -229,7 +229,7 @@ impl Ran<'_> {
                 let work = Reviewed { catalog, store_args, session, store, old, new };
                 work.review(Comparison { changes, touched }, context)
             });
-            // Whatever the outcome, the exit code is the command's. The decision has been reported.
+            // The exit code is the command's in any case. The decision has been reported.
             reviewed.map(|_| true).unwrap_or_else(|error| {
                 context.error(&error);
                 false
