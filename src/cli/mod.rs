@@ -15,6 +15,7 @@ mod checkpoints;
 mod commands;
 mod commits;
 mod completing;
+mod concurrent_runs;
 mod context;
 mod denials;
 mod error;
@@ -38,7 +39,7 @@ mod preflight;
 mod processes;
 mod progress;
 #[cfg(feature = "archive")]
-mod remedy;
+mod remote_copies;
 pub mod render;
 mod repositories;
 mod restoring;
@@ -55,8 +56,7 @@ mod state_at;
 mod state_before;
 mod supervise;
 mod timeline;
-mod together;
-mod unrecorded;
+mod unrecorded_changes;
 mod when;
 mod worktrees;
 

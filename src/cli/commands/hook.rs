@@ -25,7 +25,7 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::inside::fork_around;
 use crate::cli::retention;
-use crate::cli::unrecorded::unrecorded_of;
+use crate::cli::unrecorded_changes::unrecorded_of;
 use crate::config::{FlagSettings, Settings};
 use crate::sandbox::is_inside;
 use nono_engine::diff::relative_to_roots;

@@ -25,7 +25,7 @@ use crate::cli::render::{
 use crate::cli::repositories::Repositories;
 use crate::cli::shell_word::shell_word;
 use crate::cli::state_at::exact;
-use crate::cli::unrecorded::lines_of_step;
+use crate::cli::unrecorded_changes::lines_of_step;
 use crate::cli::when::{When, when};
 use nono_engine::diff::{self, Change, ChangeSummary, Difference, EntryState};
 use nono_engine::history::{

@@ -12,7 +12,7 @@ use crate::cli::offer::NONO;
 use crate::cli::render::{Palette, summary_line};
 use crate::cli::repositories::Repositories;
 use crate::cli::restoring::{print_changes, warn_of_skipped};
-use crate::cli::unrecorded::report_lost;
+use crate::cli::unrecorded_changes::report_lost;
 use nono_engine::diff::ChangeSummary;
 use nono_engine::path_text::Shown;
 use nono_engine::restore::{Recovery, RecoveryOutcome, RecoveryReport, RestoreMark};

@@ -22,7 +22,7 @@ use crate::cli::offer::NONO;
 use crate::cli::past::compared;
 use crate::cli::render::{Palette, absolute_time, byte_size, change_line, relative_time};
 use crate::cli::repositories::{Repositories, Told, repository_line};
-use crate::cli::unrecorded::{Unrecorded, lines_of_step, told};
+use crate::cli::unrecorded_changes::{Unrecorded, lines_of_step, told};
 use nono_engine::diff::{self, Change, Comparison, Lost};
 use nono_engine::object::ContentHash;
 use nono_engine::path_text::{Shown, serde_paths};

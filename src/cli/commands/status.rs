@@ -19,7 +19,7 @@ use crate::cli::render::{Palette, relative_time, session_changes, summary_line};
 use crate::cli::repositories::Repositories;
 use crate::cli::restoring::{command, write_preview};
 use crate::cli::run_later::{self, RunLater};
-use crate::cli::unrecorded::told;
+use crate::cli::unrecorded_changes::told;
 use crate::config::{FlagSettings, Settings};
 use nono_engine::diff::{self, Change, ChangeSummary, Lost};
 use nono_engine::path_text::{Shown, serde_path};

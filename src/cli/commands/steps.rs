@@ -17,7 +17,7 @@ use crate::cli::offer::NONO;
 use crate::cli::render::{Palette, summary_with_git};
 use crate::cli::repositories::Repositories;
 use crate::cli::restoring::is_meant_here;
-use crate::cli::unrecorded::lines_of_step;
+use crate::cli::unrecorded_changes::lines_of_step;
 use nono_engine::path_text::Shown;
 use nono_engine::session::{Catalog, PromptSteps, Purpose, UnrecordedStep, by_prompt, steps_of};
 use nono_engine::snapshot::{

@@ -20,7 +20,7 @@ use crate::cli::repositories::Repositories;
 use crate::cli::restoring::{
     ConflictArgs, Restoring, print_changes, refuse_without_answers, way_back,
 };
-use crate::cli::unrecorded::lines_of_step;
+use crate::cli::unrecorded_changes::lines_of_step;
 use nono_engine::path_text::Shown;
 use nono_engine::restore::{StepConflict, StepUndoOptions, StepUndoReport};
 use nono_engine::session::{Purpose, UnrecordedStep, steps_of};

@@ -18,7 +18,7 @@ use crate::cli::error::CliError;
 use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
 #[cfg(feature = "archive")]
-use crate::cli::remedy;
+use crate::cli::remote_copies;
 use crate::cli::render::byte_size;
 use nono_engine::object::ContentHash;
 use nono_engine::path_text::Shown;
@@ -131,7 +131,7 @@ fn remedies(reports: &[Report], progress: &dyn Progress) -> Result<Vec<String>, 
             continue;
         }
         let id = &verified.session_id;
-        for name in remedy::remotes_with(id, &snapshots, progress)? {
+        for name in remote_copies::remotes_with(id, &snapshots, progress)? {
             remedies.push(format!("`{NONO} pull {name} {id}` fetches what {name} has of it"));
         }
     }

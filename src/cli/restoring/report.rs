@@ -15,7 +15,7 @@ use crate::cli::offer::NONO;
 use crate::cli::render::{Palette, change_line, change_word};
 use crate::cli::repositories::{Repositories, Told, conflict_text, repository_line};
 use crate::cli::shell_word::shell_word;
-use crate::cli::unrecorded::{report_lost, say_rebuildable};
+use crate::cli::unrecorded_changes::{report_lost, say_rebuildable};
 use nono_engine::diff::Change;
 use nono_engine::path_text::Shown;
 use nono_engine::restore::{

@@ -11,6 +11,7 @@ use crate::cli::commands::review::Reviewed;
 use crate::cli::commands::snapshot::{
     report_idle_patterns, report_left_out, report_missing, report_unstable,
 };
+use crate::cli::concurrent_runs::Together;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::offer::NONO;
@@ -21,8 +22,7 @@ use crate::cli::repositories::{Repositories, Told};
 use crate::cli::restoring::{Ways, ways};
 use crate::cli::run_later::RunLater;
 use crate::cli::supervise::{CommandSignals, Ended};
-use crate::cli::together::Together;
-use crate::cli::unrecorded::Unrecorded;
+use crate::cli::unrecorded_changes::Unrecorded;
 use crate::cli::{Outcome, retention, signals, state_before, timeline};
 use crate::config::Settings;
 use nono_engine::diff::{ChangeSummary, Comparison};

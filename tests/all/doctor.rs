@@ -1,4 +1,4 @@
-//! Conveniences: completions, the doctor.
+//! The doctor; and the scripts for completions, older flags and labels.
 
 use std::fs;
 
