@@ -64,8 +64,8 @@ pub enum EncryptionError {
 }
 
 impl Encryption {
-    /// For the owners of public keys: `age1…`, `ssh-ed25519 …` or `ssh-rsa …`. Lines that begin with
-    /// `#` are left out, so a line of a recipients file is one too.
+    /// For the owners of public keys: `age1…`, `ssh-ed25519 …` or `ssh-rsa …`. Lines that begin
+    /// with `#` are left out, so a line of a recipients file is one too.
     ///
     /// # Errors
     /// [`EncryptionError::NoRecipient`], also when there is none.

@@ -1,7 +1,8 @@
 //! Archives, from their members: what a fuzzer cannot guess is put right.
 //!
 //! A case is a list of members: kind, length of the name, name, mode, owner, group, time, what the
-//! declared length is off by, length, contents. In names and contents, `0xff` and a letter stand for what follows from others:
+//! declared length is off by, length, contents. In names and contents, `0xff` and a letter stand
+//! for what follows from others:
 //!
 //! - `h` and a number: the hash of the contents of that member, as text; `r`: as bytes. A member
 //!   comes before those whose hashes it has, as in an archive; a name may have its own member's.

@@ -61,7 +61,8 @@ pub(super) fn commit(
     let tag = tag(store, session, number);
     // A line for each: Podman takes the rest of a line for one value.
     let labels = format!(
-        "LABEL {LABEL_SESSION}={session}\nLABEL {LABEL_SNAPSHOT}={number}\nLABEL {LABEL_STORE}={store}"
+        "LABEL {LABEL_SESSION}={session}\nLABEL {LABEL_SNAPSHOT}={number}\n\
+         LABEL {LABEL_STORE}={store}"
     );
     let options = CommitContainerOptions {
         container: Some(container_id.to_owned()),
@@ -112,8 +113,8 @@ pub(super) fn reference(store: &str, session: &str, number: u64) -> String {
     format!("{REPOSITORY}:{}", tag(store, session, number))
 }
 
-/// The tag with this name among those of an image. Podman puts a registry before it: the machine, or
-/// the one that Docker means by no registry.
+/// The tag with this name among those of an image. Podman puts a registry before it: the machine,
+/// or the one that Docker means by no registry.
 fn own_tag(tags: &[String], reference: &str) -> Option<String> {
     let is_it = |tag: &&String| {
         let plain = ["localhost/", "docker.io/"].iter().find_map(|place| tag.strip_prefix(place));

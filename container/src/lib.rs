@@ -19,9 +19,9 @@
 //!   a tar stream.
 //! - [`SnapshotStorage`] is where histories lie: [`LocalStorage`] is a store on this disk. Nothing
 //!   else here knows a path, a session or an object store.
-//! - [`ContainerHistory`] is the history of a container. [`ContainerHistory::find`] takes what a user
-//!   types (`ID`, `ID/N`, `NAME`, `NAME/N`); [`record`](ContainerHistory::record) reads the record
-//!   of a snapshot; [`volume`](ContainerHistory::volume) and
+//! - [`ContainerHistory`] is the history of a container. [`ContainerHistory::find`] takes what a
+//!   user types (`ID`, `ID/N`, `NAME`, `NAME/N`); [`record`](ContainerHistory::record) reads the
+//!   record of a snapshot; [`volume`](ContainerHistory::volume) and
 //!   [`changes`](ContainerHistory::changes) give the tree object of a volume and of the changed
 //!   files, to be read with [`read_tree`](nono_engine::store::read_tree) from
 //!   [`objects`](ContainerHistory::objects).

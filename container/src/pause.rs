@@ -222,8 +222,8 @@ fn forget(storage: &dyn SnapshotStorage, container_id: &str) -> Result<(), Conta
     storage.write(Document::Pause(container_id), None)
 }
 
-/// The work of the watcher: reads the journal (its length in four bytes, little-endian, and then its
-/// JSON) and words of nono from `pipe`, until the other end closes. Then the watcher lets the
+/// The work of the watcher: reads the journal (its length in four bytes, little-endian, and then
+/// its JSON) and words of nono from `pipe`, until the other end closes. Then the watcher lets the
 /// container go on unless nono said that it does. While the engine does not answer, it tries again.
 ///
 /// # Errors

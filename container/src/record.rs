@@ -39,8 +39,8 @@ pub struct ContainerRecord {
     pub message: Option<String>,
     /// The state before the snapshot.
     pub state: ContainerState,
-    /// Whether its files stood still while they were captured: it was paused, or not running, and no
-    /// other container ran with a volume of it.
+    /// Whether its files stood still while they were captured: it was paused, or not running, and
+    /// no other container ran with a volume of it.
     pub is_consistent: bool,
     /// Name and version of the engine.
     pub engine: String,

@@ -1,9 +1,9 @@
 //! Taking a snapshot of a container.
 //!
 //! In this order: lock, contents of volumes ahead of the pause, pause, image, volumes, changed
-//! files, unpause, and only then the record and the snapshot's manifest. A failure on the way leaves
-//! no snapshot, removes the image that was made, and lets the container go on; where the engine does
-//! not allow that, the error says so.
+//! files, unpause, and only then the record and the snapshot's manifest. A failure on the way
+//! leaves no snapshot, removes the image that was made, and lets the container go on; where the
+//! engine does not allow that, the error says so.
 
 use std::cell::Cell;
 use std::sync::Arc;

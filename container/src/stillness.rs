@@ -35,8 +35,8 @@ impl fmt::Display for Movement {
             ),
             Self::Writer(name) => write!(
                 f,
-                "container {name} was running with a volume of this one: files of the volume may be \
-                 from different moments"
+                "container {name} was running with a volume of this one: files of the volume may \
+                 be from different moments"
             ),
             Self::HalfRestored { volume, session } => write!(
                 f,

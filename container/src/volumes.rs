@@ -34,8 +34,8 @@ pub(super) const OWNER_OPTION: &str = "o";
 /// The options of a volume of Podman that has an owner.
 const OWNED: [&str; 3] = [OWNER_OPTION, "UID", "GID"];
 /// Why a directory is not that of a volume.
-pub(super) const NOT_SEEN: &str = "the container sees another directory there; a volume with options of its own is mounted only \
-     while its container runs: start it then";
+pub(super) const NOT_SEEN: &str = "the container sees another directory there; a volume with \
+     options of its own is mounted only while its container runs: start it then";
 
 /// Parts of a snapshot that are in the store.
 #[derive(Debug, Default)]

@@ -109,8 +109,12 @@ impl SnapshotManager {
 impl SnapshotManager {
     #[new]
     #[pyo3(
-        signature = (session_dir, tracked_paths, exclusion = None, max_entries = Count(300_000), max_bytes = Count(2 << 30), threads = Threads(0)),
-        text_signature = "(session_dir, tracked_paths, exclusion=None, max_entries=300000, max_bytes=2147483648, threads=0)"
+        signature = (
+            session_dir, tracked_paths, exclusion = None, max_entries = Count(300_000),
+            max_bytes = Count(2 << 30), threads = Threads(0)
+        ),
+        text_signature = "(session_dir, tracked_paths, exclusion=None, max_entries=300000, \
+                          max_bytes=2147483648, threads=0)"
     )]
     fn new(
         py: Python<'_>,
@@ -132,7 +136,10 @@ impl SnapshotManager {
 
     /// Resumes a session with the tracked paths and filters of its last snapshot.
     #[staticmethod]
-    #[pyo3(signature = (session_dir, threads = Threads(0)), text_signature = "(session_dir, threads=0)")]
+    #[pyo3(
+        signature = (session_dir, threads = Threads(0)),
+        text_signature = "(session_dir, threads=0)"
+    )]
     fn open(py: Python<'_>, session_dir: PathArg, threads: Threads) -> PyResult<Self> {
         quick(py, "open", &session_dir.0, || {
             // The program may go to another directory.
@@ -232,8 +239,14 @@ impl SnapshotManager {
     /// snapshot that an archive or a remote brought get setuid, setgid and file capabilities only
     /// with ``with_privileges``; otherwise these files are in ``skipped``.
     #[pyo3(
-        signature = (snapshot, paths = None, exclude = None, only = None, on_conflict = "refuse".to_owned(), to = None, progress = None, dry_run = false, safety_snapshot = true, with_privileges = false),
-        text_signature = "($self, snapshot, paths=None, exclude=None, only=None, on_conflict='refuse', to=None, progress=None, dry_run=False, safety_snapshot=True, with_privileges=False)"
+        signature = (
+            snapshot, paths = None, exclude = None, only = None,
+            on_conflict = "refuse".to_owned(), to = None, progress = None, dry_run = false,
+            safety_snapshot = true, with_privileges = false
+        ),
+        text_signature = "($self, snapshot, paths=None, exclude=None, only=None, \
+                          on_conflict='refuse', to=None, progress=None, dry_run=False, \
+                          safety_snapshot=True, with_privileges=False)"
     )]
     #[allow(clippy::too_many_arguments, reason = "each is a keyword")]
     fn restore(
@@ -281,8 +294,12 @@ impl SnapshotManager {
     /// The effect that :meth:`restore` would have. Writes nothing. With refused conflicts, the
     /// changes are those that would be made without them.
     #[pyo3(
-        signature = (snapshot, paths = None, exclude = None, only = None, on_conflict = "refuse".to_owned(), progress = None, with_privileges = false),
-        text_signature = "($self, snapshot, paths=None, exclude=None, only=None, on_conflict='refuse', progress=None, with_privileges=False)"
+        signature = (
+            snapshot, paths = None, exclude = None, only = None,
+            on_conflict = "refuse".to_owned(), progress = None, with_privileges = false
+        ),
+        text_signature = "($self, snapshot, paths=None, exclude=None, only=None, \
+                          on_conflict='refuse', progress=None, with_privileges=False)"
     )]
     #[allow(clippy::too_many_arguments, reason = "each is a keyword")]
     fn plan_restore(

@@ -127,7 +127,8 @@ impl SnapshotManifest {
             None => String::new(),
         };
         format!(
-            "SnapshotManifest(number={}, timestamp='{}', merkle_root='{root}…', file_count={}{label})",
+            "SnapshotManifest(number={}, timestamp='{}', merkle_root='{root}…', \
+             file_count={}{label})",
             self.manifest.number,
             self.timestamp(),
             self.manifest.totals.file_count,

@@ -2,8 +2,8 @@
 //!
 //! The run does not wait for that process and does not learn what became of it. The process has the
 //! lowest priority, no terminal and no streams. A failure leaves a note for each
-//! session, which `nono status` (there) and `nono doctor` (everywhere) show ([`failures`]). The push
-//! after the next run sends these sessions, too.
+//! session, which `nono status` (there) and `nono doctor` (everywhere) show ([`failures`]). The
+//! push after the next run sends these sessions, too.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -67,7 +67,8 @@ pub(super) fn warn(client: Client, command: &[OsString], context: &Context) {
     let is_codex = client == Client::Codex && inner_commands(command).iter().any(is_program);
     if is_codex && !CODEX_FLAGS.into_iter().any(is_given) && !is_open_by_default() {
         context.warn(format_args!(
-            "the sandbox of codex cannot work inside of this one, so its commands will fail: run codex {}",
+            "the sandbox of codex cannot work inside of this one, so its commands will fail: run \
+             codex {}",
             CODEX_FLAGS[0]
         ));
     }

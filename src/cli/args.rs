@@ -225,7 +225,8 @@ pub(super) enum Rollback {
 #[derive(Debug, Args)]
 pub(super) struct StoreArgs {
     /// Directory that holds all sessions [default: ~/.nono/rollbacks]
-    #[arg(long, global = true, env = "NONO_ROOT", value_name = "DIR", help_heading = GLOBAL, display_order = 990)]
+    #[arg(long, global = true, env = "NONO_ROOT", value_name = "DIR")]
+    #[arg(help_heading = GLOBAL, display_order = 990)]
     pub(super) root: Option<PathBuf>,
 }
 

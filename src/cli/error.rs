@@ -527,7 +527,8 @@ impl From<RemoteError> for CliError {
             RemoteError::Address(error) => error.into(),
             error if error.is_cancelled() => Self::stopped("stopped"),
             RemoteError::NoDirectory { .. } => failed.with_hint(
-                "attach its disk, or make the directory; `nono remote add` makes one that has a parent",
+                "attach its disk, or make the directory; `nono remote add` makes one that has a \
+                 parent",
             ),
             _ => failed,
         }

@@ -187,8 +187,8 @@ pub(super) fn keeper_of_the_past(catalog: &Catalog) -> Keeper {
 /// The message where a snapshot cannot be asked for.
 pub(super) fn no_supervisor(error: &sys::Error) -> CliError {
     CliError::failed(format!(
-        "this is inside `nono run`: {error}, and {SOCKET_VARIABLE} is not set, by which the supervisor of \
-         a recorded run is asked for a snapshot"
+        "this is inside `nono run`: {error}, and {SOCKET_VARIABLE} is not set, by which the \
+         supervisor of a recorded run is asked for a snapshot"
     ))
     .with_hint(format!(
         "pass {SOCKET_VARIABLE} and NONO_SESSION on to this process (servers of Codex: env_vars = \
@@ -199,7 +199,8 @@ pub(super) fn no_supervisor(error: &sys::Error) -> CliError {
 /// The message where a snapshot of something else is asked for.
 pub(super) fn not_its_own(error: &sys::Error) -> CliError {
     CliError::failed(format!(
-        "this is inside `nono run`: {error}; the supervisor takes snapshots of the run's own session alone"
+        "this is inside `nono run`: {error}; the supervisor takes snapshots of the run's own \
+         session alone"
     ))
     .with_hint("`nono snapshot` alone adds one, without paths and options")
 }

@@ -10,13 +10,15 @@ pub(super) const GLOBAL: &str = "Global options";
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Args)]
 pub(super) struct OutputArgs {
     /// Say nothing but errors, and print the data that was asked for
-    #[arg(long, short, global = true, conflicts_with = "verbose", help_heading = GLOBAL, display_order = 910)]
+    #[arg(long, short, global = true, conflicts_with = "verbose")]
+    #[arg(help_heading = GLOBAL, display_order = 910)]
     pub(super) quiet: bool,
     /// Name what is otherwise counted, and say what is done
     #[arg(long, short, global = true, help_heading = GLOBAL, display_order = 911)]
     pub(super) verbose: bool,
     /// Whether to use colours; auto is: on a terminal, unless NO_COLOR is set
-    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t, help_heading = GLOBAL, display_order = 912)]
+    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t)]
+    #[arg(help_heading = GLOBAL, display_order = 912)]
     pub(super) color: ColorWhen,
     /// Print long output at once, also on a terminal
     #[arg(long, global = true, help_heading = GLOBAL, display_order = 913)]

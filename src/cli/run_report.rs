@@ -131,8 +131,8 @@ impl ReportArgs {
             let inside = Shown::path(inside);
             let message = format!("--report {shown} lies in {inside}, which is recorded");
             return Err(CliError::usage(message).with_hint(
-                "it would be written after the last snapshot, and so be a change that an undo has to \
-                 ask about: choose a place outside",
+                "it would be written after the last snapshot, and so be a change that an undo has \
+                 to ask about: choose a place outside",
             ));
         }
         let dir = Dir::open(&parent)?;

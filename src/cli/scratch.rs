@@ -212,8 +212,8 @@ fn open_private(temporary: &Dir) -> Result<Option<Dir>, CliError> {
         _ => {
             let path = temporary.path_of(name);
             tracing::warn!(
-                "{} is not a directory of yours alone: temporary files are kept beside it, and stay \
-                 if this run is killed",
+                "{} is not a directory of yours alone: temporary files are kept beside it, and \
+                 stay if this run is killed",
                 Shown::path(&path)
             );
             Ok(None)

@@ -93,7 +93,8 @@ impl Target {
             return match known.len() {
                 1 => Self::named(known.remove(0)),
                 0 => Err(CliError::usage("there is no remote").with_hint(
-                    "nono remote add NAME URL --recipient age1… makes one; a URL or a path works too",
+                    "nono remote add NAME URL --recipient age1… makes one; a URL or a path works \
+                     too",
                 )),
                 _ => {
                     let names: Vec<_> = known.iter().map(|remote| remote.name.as_str()).collect();

@@ -8,8 +8,8 @@
 //!
 //! A git directory elsewhere that belongs to this work tree alone (a submodule's) is like one in
 //! it: written and recorded. It has to name the work tree in its settings, because a command can
-//! write the `.git` file that leads there. Below the top of a work tree, git can look at the history
-//! and make no commit. What cannot be granted is named, with the flags that grant it.
+//! write the `.git` file that leads there. Below the top of a work tree, git can look at the
+//! history and make no commit. What cannot be granted is named, with the flags that grant it.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -252,8 +252,8 @@ impl Workspace {
             (Some(_), false, Some(safety)) => {
                 let id = format!("{}/{safety}", report.session_id);
                 format!(
-                    " {left} more are not listed: show_changes with `since` {id:?} and `at` \"now\" \
-                     lists them."
+                    " {left} more are not listed: show_changes with `since` {id:?} and `at` \
+                     \"now\" lists them."
                 )
             }
             (Some(_), false, None) => format!(" {left} more are not listed."),

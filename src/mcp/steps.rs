@@ -32,8 +32,8 @@ struct Listed {
     id: String,
     number: u64,
     timestamp: jiff::Timestamp,
-    /// `tool`, `user_edits`, `late`, `checkpoint`, `undo`; of what is no step `baseline`, `snapshot`,
-    /// `before_restore`.
+    /// `tool`, `user_edits`, `late`, `checkpoint`, `undo`; of what is no step `baseline`,
+    /// `snapshot`, `before_restore`.
     kind: String,
     /// In one line.
     summary: String,

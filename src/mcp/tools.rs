@@ -60,9 +60,9 @@ pub const CHECKPOINT: &str = "checkpoint";
 pub const TOOLS: &[ToolInfo] = &[
     ToolInfo {
         name: "list_steps",
-        description: "List the recorded states of this project, newest first: one for each tool call \
-                      that changed files, with its prompt and what changed. Use it to find out when \
-                      something was lost.",
+        description: "List the recorded states of this project, newest first: one for each tool \
+                      call that changed files, with its prompt and what changed. Use it to find \
+                      out when something was lost.",
         arguments: &[
             optional("session", Kind::Text, "another session of the project; usually left out"),
             CURSOR,
@@ -105,8 +105,8 @@ pub const TOOLS: &[ToolInfo] = &[
     },
     ToolInfo {
         name: "read_file_at",
-        description: "Read a file, or list a directory, as it was in a recorded state; also one that \
-                      is gone.",
+        description: "Read a file, or list a directory, as it was in a recorded state; also one \
+                      that is gone.",
         arguments: &[
             needed("path", Kind::Text, "a path in the project"),
             optional("at", Kind::Text, STATE),
@@ -129,7 +129,8 @@ pub const TOOLS: &[ToolInfo] = &[
     },
     ToolInfo {
         name: CHECKPOINT,
-        description: "Record the present state of the project under a label, before something risky.",
+        description: "Record the present state of the project under a label, before something \
+                      risky.",
         arguments: &[needed("label", Kind::Text, "what the state is, in a few words")],
         is_read_only: false,
         is_destructive: false,
@@ -151,8 +152,8 @@ pub const TOOLS: &[ToolInfo] = &[
     },
     ToolInfo {
         name: "restore",
-        description: "Bring files and directories of the project back to a recorded state. The state \
-                      before is kept, so a restore can itself be taken back.",
+        description: "Bring files and directories of the project back to a recorded state. The \
+                      state before is kept, so a restore can itself be taken back.",
         arguments: &[AT, PATHS, ON_CONFLICT, LIMIT],
         is_read_only: false,
         is_destructive: true,

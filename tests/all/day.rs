@@ -131,7 +131,8 @@ fn a_day_with_two_projects() {
         [
             "git reset -q --hard HEAD~1; echo new > local.yml; echo '// x' >> src/deep/er/mod.rs; \
              git commit -q --amend -am amended",
-            "mkdir src; echo all > src/new.rs; git init -q -b other; git add -A; git commit -qm fresh",
+            "mkdir src; echo all > src/new.rs; git init -q -b other; git add -A; git commit -qm \
+             fresh",
         ],
         [
             "git gc -q --prune=now; rm build/rules.mk; git commit -qam three; echo 1 > cache/cold; \

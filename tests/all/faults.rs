@@ -121,7 +121,8 @@ fn a_restore_in_which_any_call_fails_is_done_or_taken_back_or_resumable() {
     assert!(partial > 5, "{partial}");
     assert!(failed > 50 && resumable > 5, "{failed}, {resumable}");
     eprintln!(
-        "restore: {count} points, {failed} failures were fatal, {resumable} resumable, {partial} partial"
+        "restore: {count} points, {failed} failures were fatal, {resumable} resumable, {partial} \
+         partial"
     );
 }
 

@@ -574,8 +574,9 @@ fn a_command_in_a_linked_work_tree_leaves_no_hook_and_no_setting() {
     let worktree = linked_worktree(&repository);
     let config = repository.fixture.project().join(".git/config");
     let before = fs::read(&config).unwrap();
-    let script = "common=$(git rev-parse --git-common-dir); echo x > x; git add x; git commit -qm x; \
-                  ! echo x 2>/dev/null > $common/hooks/post-commit; ! git config core.editor x 2>/dev/null";
+    let script = "common=$(git rev-parse --git-common-dir); echo x > x; git add x; git commit -qm \
+                  x; ! echo x 2>/dev/null > $common/hooks/post-commit; ! git config core.editor x \
+                  2>/dev/null";
     record_in(&repository, &worktree, script).success();
     assert!(!repository.fixture.project().join(".git/hooks/post-commit").exists());
     assert_eq!(fs::read(&config).unwrap(), before);
@@ -636,8 +637,8 @@ fn below_the_top_history_can_be_read_and_no_commit_be_made() {
     repository.fixture.write("deep/er/file", "x");
     let before = repository.told();
     let deep = repository.fixture.project().join("deep/er");
-    let script = "git log --oneline | grep -q 'commit 3'; git diff -- . > /dev/null; echo y > file; \
-                  ! git commit -qam x 2> /dev/null";
+    let script = "git log --oneline | grep -q 'commit 3'; git diff -- . > /dev/null; echo y > \
+                  file; ! git commit -qam x 2> /dev/null";
     let run = record_in(&repository, &deep, script).success();
     let top = repository.fixture.project();
     let said = format!(

@@ -321,7 +321,11 @@ fn check(place: &Place, baseline: &SnapshotManifest, before: &Seen) -> Result<()
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 160, max_shrink_iters: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 160,
+        max_shrink_iters: 300,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn an_undo_is_never_both_incomplete_and_silent(

@@ -154,8 +154,8 @@ fn a_store_within_the_grants_is_used_inside_as_anywhere() {
     fs::write(fixture.project().join("work/b"), "1").unwrap();
     let own = "export NONO_ROOT=$PWD/own; unset NONO_SOCKET NONO_SESSION";
     let script = format!(
-        "{own}; {PROGRAM} snapshot work && cd work && rm b && {PROGRAM} rollback restore latest -y && \
-         cat b"
+        "{own}; {PROGRAM} snapshot work && cd work && rm b && {PROGRAM} rollback restore latest -y \
+         && cat b"
     );
     let run = fixture.record(&script).success();
     assert!(run.stdout.ends_with('1'), "{}", run.stdout);
@@ -188,8 +188,8 @@ fn an_archive_is_shown_and_verified_inside_where_only_its_file_can_be_read() {
     let reading = ["run", "--read", sealed, "--read", passphrase, "--", "sh", "-c"];
     for (command, file) in [("show", sealed), ("verify", sealed), ("verify", "link")] {
         let script = format!(
-            "{PROGRAM} archive {command} {file} --passphrase-file {passphrase} --json; echo ended $?; \
-             ls {}",
+            "{PROGRAM} archive {command} {file} --passphrase-file {passphrase} --json; echo ended \
+             $?; ls {}",
             apart.to_str().unwrap()
         );
         let done = fixture.nono(&[&reading[..], &[&script]].concat());

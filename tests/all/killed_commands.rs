@@ -1,5 +1,5 @@
-//! A command that was killed before its first snapshot shuts no way back: undo, redo and status do not
-//! take it for a session, `status` and `doctor` name it, and `cleanup` frees it.
+//! A command that was killed before its first snapshot shuts no way back: undo, redo and status do
+//! not take it for a session, `status` and `doctor` name it, and `cleanup` frees it.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};

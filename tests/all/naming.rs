@@ -178,7 +178,8 @@ fn a_command_names_the_snapshots_that_it_asks_for() {
     fixture.write("a", "1");
     let program = fixture.command(&[]).get_program().to_str().unwrap().to_owned();
     let script = format!(
-        "echo 2 > a; {program} snapshot -m half-way; echo 3 > a; {program} snapshot -m '' && exit 9; true"
+        "echo 2 > a; {program} snapshot -m half-way; echo 3 > a; {program} snapshot -m '' && exit \
+         9; true"
     );
     fixture.record(&script).success();
     let id = fixture.latest();

@@ -282,8 +282,7 @@ fn when_an_object_is_gone_the_next_snapshot_stores_it_again() {
 }
 
 #[test]
-fn after_a_command_that_removes_objects_its_last_state_is_recorded_and_the_one_before_not_called_safe()
- {
+fn after_a_command_that_removes_objects_its_last_state_is_recorded_and_the_older_one_is_not_safe() {
     let fixture = Fixture::new();
     project(&fixture);
     settle();

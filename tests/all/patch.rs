@@ -448,10 +448,17 @@ fn small_text() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 32,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
     #[test]
     fn any_text_becomes_any_other(
-        files in proptest::collection::vec((proptest::option::of(small_text()), proptest::option::of(small_text())), 1..12)
+        files in proptest::collection::vec(
+            (proptest::option::of(small_text()), proptest::option::of(small_text())),
+            1..12
+        )
     ) {
         let trees = Trees::new();
         // An empty tree gives an empty patch, which git refuses.

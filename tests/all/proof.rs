@@ -95,8 +95,8 @@ fn a_command_that_edits_its_own_record_cannot_change_what_is_said_of_it() {
     fixture.write("a", "1");
     // Without walls it can write the store.
     let edit = "m=$HOME/.nono/rollbacks/$NONO_SESSION/manifest.json; \
-                timeout 60 sh -c \"until grep -q 'snapshot_count\\\": 1' $m; do sleep 0.01; done\"; \
-                sed -i 's/burglar/gardener/' $m; : burglar";
+                timeout 60 sh -c \"until grep -q 'snapshot_count\\\": 1' $m; do sleep 0.01; \
+                done\"; sed -i 's/burglar/gardener/' $m; : burglar";
     let run = ["run", "--rollback", "--no-sandbox", "--", "sh", "-c", edit];
     let run = fixture.nono(&run).success();
     let list = fixture.nono(&["rollback", "list", "--json"]).success().json();

@@ -206,7 +206,11 @@ fn manager(temp: &Path, tracked: &Path) -> SnapshotManager {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 96,
+        max_shrink_iters: 400,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn any_change_is_undone_and_the_undo_as_well(

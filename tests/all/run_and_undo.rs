@@ -431,8 +431,8 @@ fn a_device_in_the_way_is_named_and_the_rest_is_restored() {
     fixture.write("a", "1");
     fixture.write("b", "1");
     fixture.write("dir/c", "1");
-    let script = "rm a; mkdir a; mknod a/null c 1 3; echo 2 > b; rm -r dir; mkdir -p dir/new/deep gone; \
-                  mknod dir/new/deep/null c 1 3; touch dir/new/e gone/f";
+    let script = "rm a; mkdir a; mknod a/null c 1 3; echo 2 > b; rm -r dir; mkdir -p dir/new/deep \
+                  gone; mknod dir/new/deep/null c 1 3; touch dir/new/e gone/f";
     fixture.nono(&["run", "--rollback", "--no-sandbox", "--", "sh", "-c", script]).success();
     let restored = fixture.nono(&["rollback", "restore", "latest"]).fails(1, "not as they were");
     assert!(restored.stdout.contains("device"), "{}", restored.stdout);

@@ -215,8 +215,9 @@ fn what_is_granted_works() {
     run(&["--allow-cwd", "--write", out], &format!("mv a {out}/a; mv {out}/a b; echo y > b"))
         .success();
     // Programs, devices, pipes, temporary files and the process's own /proc.
-    let usual = "sort < b > /dev/null; t=$(mktemp) && echo z > $t && cat $t && rm $t; (echo p | cat); \
-                 ls /proc/self/fd > /dev/null && cat /etc/passwd > /dev/null && exec > /dev/stdout";
+    let usual = "sort < b > /dev/null; t=$(mktemp) && echo z > $t && cat $t && rm $t; (echo p | \
+                 cat); ls /proc/self/fd > /dev/null && cat /etc/passwd > /dev/null && exec > \
+                 /dev/stdout";
     let usual = run(&[], usual).success();
     assert_eq!(usual.stdout, "z\np\n");
     assert_eq!(usual.stderr, "", "something is refused, or told");

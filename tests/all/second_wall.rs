@@ -281,7 +281,8 @@ fn the_command_sees_its_own_processes_and_no_open_directory_of_the_world_outside
     for fixture in [Fixture::ordinary_user(), Fixture::new()] {
         fixture.write("a", "1");
         let script = "echo pids $(ls /proc | grep -c '^[0-9]*$'); \
-                      readlink /proc/$$/fd/* | grep -v -e ^pipe: -e ^/dev/null -e ^/proc; echo over";
+                      readlink /proc/$$/fd/* | grep -v -e ^pipe: -e ^/dev/null -e ^/proc; echo \
+                      over";
         let run = run_in(&fixture, "on", script).success();
         let (pids, rest) = run.stdout.split_once('\n').unwrap();
         let pids: u32 = pids.strip_prefix("pids ").unwrap().parse().unwrap();
@@ -299,8 +300,8 @@ fn limits_on_other_processes_are_refused_and_own_ones_work() {
             for limit in ["fsize=0:0", "nofile=3:3", "as=1000000:1000000", "cpu=0:0"] {
                 let script = format!(
                     "for pid in $PPID $(awk '/^PPid/ {{print $2}}' /proc/$PPID/status); do \
-                     [ $pid = 0 ] || {{ prlimit --pid $pid --{limit}; echo $?; }}; done; ulimit -n 64; ulimit -n; \
-                     prlimit --nofile=32 sh -c 'ulimit -n'; echo 2 >> a"
+                     [ $pid = 0 ] || {{ prlimit --pid $pid --{limit}; echo $?; }}; done; ulimit -n \
+                     64; ulimit -n; prlimit --nofile=32 sh -c 'ulimit -n'; echo 2 >> a"
                 );
                 let run = run_in(&fixture, namespaces, &script).success();
                 let codes: Vec<&str> = run.stdout.lines().collect();

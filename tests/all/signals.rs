@@ -43,7 +43,8 @@ fn ctrl_c_right_before_the_command_starts_is_the_commands() {
         &fixture.project(),
         &fixture.path("home"),
         &format!(
-            "env NONO_FAIL_POINT={} {} run --rollback -- sh -c 'echo 1 > a; exec sleep 600'; exec cat",
+            "env NONO_FAIL_POINT={} {} run --rollback -- sh -c 'echo 1 > a; exec sleep 600'; exec \
+             cat",
             held.point("name=nono-", ":hold"),
             env!("CARGO_BIN_EXE_nono")
         ),

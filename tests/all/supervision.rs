@@ -377,7 +377,8 @@ fn whoever_asks_a_byte_at_a_time_keeps_nobody_waiting() {
              time.sleep(0.1)\n",
     );
     // In a session of its own, so that it is not waited for as a child that still writes.
-    let script = "setsid python3 drip.py >/dev/null 2>&1 & while ! [ -s sent ]; do sleep 0.05; done; echo 2 > a";
+    let script = "setsid python3 drip.py >/dev/null 2>&1 & while ! [ -s sent ]; do sleep 0.05; \
+                  done; echo 2 > a";
     fixture.nono(&["run", "--rollback", "--no-sandbox", "--", "sh", "-c", script]).success();
     // It went on until it was cut off, and not to its end.
     let sent: u32 = fs::read_to_string(fixture.project().join("sent")).unwrap().parse().unwrap();

@@ -360,7 +360,12 @@ fn m_asks_about_each_hunk_that_both_touched_and_the_redo_is_no_conflict() {
     let other = |text: &str| format!("{text}\n");
     fixture.write("file", lines(&[(5, "before"), (10, "before too")]));
     fixture.write("other", other("old"));
-    fixture.record("sed -i '5s/.*/session/; 10s/.*/session too/; 20s/.*/session last/' file; echo of the session > other; echo bytes > made").success();
+    fixture
+        .record(
+            "sed -i '5s/.*/session/; 10s/.*/session too/; 20s/.*/session last/' file; echo \
+                    of the session > other; echo bytes > made",
+        )
+        .success();
     let mine = lines(&[(5, "mine"), (10, "mine too"), (20, "session last"), (29, "mine last")]);
     fixture.write("file", &mine);
     fixture.write("other", other("of me"));

@@ -1,5 +1,5 @@
-//! Sentences that lead on: a hint goes where the user wanted to go, a sum counts what it says, and a
-//! help speaks of its own command.
+//! Sentences that lead on: a hint goes where the user wanted to go, a sum counts what it says, and
+//! a help speaks of its own command.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -95,8 +95,8 @@ impl Receiver<'_> {
         Ok(is_only_one.then(ChangeSummary::default))
     }
 
-    /// Makes the session under a hidden name, and gives it its own when it is complete. Its manifests
-    /// may be many, so one flush makes all of them durable.
+    /// Makes the session under a hidden name, and gives it its own when it is complete. Its
+    /// manifests may be many, so one flush makes all of them durable.
     fn make(&self, last: u64, changes: Option<ChangeSummary>) -> Result<(), ArchiveError> {
         let parent = Dir::open(&self.root)?;
         let hidden = layout::new_name()?;

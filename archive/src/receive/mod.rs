@@ -3,7 +3,9 @@
 //! ```text
 //! let mut receiver = Receiver::new(root, "20260214-143022-12345", progress)?;
 //! let mut next = receiver.read(open(5)?, &keys, Role::Target)?;
-//! while let Some(parent) = next.needs { next = receiver.read(open(parent)?, &keys, Role::Source)?; }
+//! while let Some(parent) = next.needs {
+//!     next = receiver.read(open(parent)?, &keys, Role::Source)?;
+//! }
 //! receiver.finish()?;
 //! ```
 
@@ -183,8 +185,8 @@ impl<'a> Receiver<'a> {
     }
 
     /// Whether an archive is one of this session, and older than the one before. Its base may be
-    /// another one: a remote may have got a full archive in place of a delta. The Merkle root of the
-    /// target decides about the contents.
+    /// another one: a remote may have got a full archive in place of a delta. The Merkle root of
+    /// the target decides about the contents.
     fn check_place(&self, head: &ArchiveHead) -> Result<(), ArchiveError> {
         let no = |reason: String| Err(ArchiveError::NoChain { reason });
         if head.id.session() != self.session {
@@ -336,8 +338,8 @@ impl<'a> Receiver<'a> {
         })
     }
 
-    /// Checks everything against the Merkle roots and the hashes of the files, makes it durable, and
-    /// lets the snapshots appear.
+    /// Checks everything against the Merkle roots and the hashes of the files, makes it durable,
+    /// and lets the snapshots appear.
     ///
     /// # Errors
     /// [`ArchiveError::Incomplete`], [`ArchiveError::Diverged`], or as [`ArchiveError`] says; then

@@ -1,9 +1,9 @@
 //! Pushes that failed without a terminal: after a run, in a process of their own.
 //!
-//! `$XDG_STATE_HOME/nono/pushes/REMOTE/SESSION.json` says why the push of a session failed, with the
-//! remote's name in hexadecimal digits. The next push there that sends the session removes the note,
-//! so a note is always a present hole in what the remote has. The note of a session that was removed
-//! goes when the notes are read.
+//! `$XDG_STATE_HOME/nono/pushes/REMOTE/SESSION.json` says why the push of a session failed, with
+//! the remote's name in hexadecimal digits. The next push there that sends the session removes the
+//! note, so a note is always a present hole in what the remote has. The note of a session that was
+//! removed goes when the notes are read.
 
 use std::path::{Path, PathBuf};
 

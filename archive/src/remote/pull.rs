@@ -50,7 +50,8 @@ pub struct PullReport {
 }
 
 /// Fetches snapshots of a session into the store in `root`: these, or all that the remote has.
-/// Every byte that comes is verified before it appears; [`prove`](super::prove) reads what was here.
+/// Every byte that comes is verified before it appears; [`prove`](super::prove) reads what was
+/// here.
 ///
 /// # Errors
 /// When none of the snapshots can be had, the session here is another one, or a call fails; nothing

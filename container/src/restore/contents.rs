@@ -29,7 +29,8 @@ pub(super) struct Entry {
     pub(super) link_to: Option<Vec<u8>>,
 }
 
-/// Whether it is a socket or a device: only a directory can get it back, and not everybody makes one.
+/// Whether it is a socket or a device: only a directory can get it back, and not every user makes
+/// one.
 pub(super) fn is_special(node: &Node) -> bool {
     matches!(node, Node::Socket | Node::CharDevice(_) | Node::BlockDevice(_))
 }

@@ -148,9 +148,9 @@ pub enum RestoreError {
     },
     /// There is nothing to go back to.
     #[error(
-        "the original container of {name} is gone, so nothing is taken back: `nono container resume \
-         {session}` lets the new one have its place, and `nono container resume {session} --give-up` \
-         forgets the restore and leaves all as it is"
+        "the original container of {name} is gone, so nothing is taken back: `nono container \
+         resume {session}` lets the new one have its place, and `nono container resume {session} \
+         --give-up` forgets the restore and leaves all as it is"
     )]
     OriginalGone {
         /// Its name.

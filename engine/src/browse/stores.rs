@@ -22,9 +22,9 @@ use crate::sys::{self, Dir};
 /// Stores whose directories stay open.
 const OPEN_STORES: NonZeroUsize = NonZeroUsize::new(32).unwrap();
 
-/// Bytes of decompressed blocks that stay in memory, of each store: the small files of a directory of
-/// 40,000 names. Programs read a long directory in the order of inode numbers, and where all names
-/// begin alike, that is none.
+/// Bytes of decompressed blocks that stay in memory, of each store: the small files of a directory
+/// of 40,000 names. Programs read a long directory in the order of inode numbers, and where all
+/// names begin alike, that is none.
 const BLOCKS_KEPT_BYTES: usize = 24 << 20;
 
 /// All stores that were seen.

@@ -29,7 +29,8 @@ pub enum RemoveSnapshotError {
     },
     /// It is the newest one, from which the next one is made.
     #[error(
-        "snapshot {number} is the newest of session {}, which always stays: remove the session instead",
+        "snapshot {number} is the newest of session {}, which always stays: remove the session \
+         instead",
         Shown::path(session)
     )]
     Newest {

@@ -1,8 +1,9 @@
 //! How something was that is not in a snapshot: enough to tell later that it is gone, or another.
 //!
 //! Nothing is read for it. An unreadable path has an inode all the same. Little is noted of a
-//! rebuildable directory, because it differs after every build. Recorded entries of a left-out directory (force-included or tracked by git) count
-//! for nothing here: their changes are told as changes.
+//! rebuildable directory, because it differs after every build. Recorded entries of a left-out
+//! directory (force-included or tracked by git) count for nothing here: their changes are told as
+//! changes.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;

@@ -288,11 +288,16 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(40))]
         #[test]
         fn in_whatever_parts_bytes_come_the_hash_is_theirs(
-            len in prop_oneof![0..300_usize, PIECE - 130..PIECE + 130, 3 * PIECE - 130..3 * PIECE + 130],
+            len in prop_oneof![
+                0..300_usize,
+                PIECE - 130..PIECE + 130,
+                3 * PIECE - 130..3 * PIECE + 130
+            ],
             cuts in proptest::collection::vec(any::<proptest::sample::Index>(), 0..6),
         ) {
             let bytes = pattern(len);
-            let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(len + 1)).chain([0, len]).collect();
+            let cuts = cuts.iter().map(|cut| cut.index(len + 1));
+            let mut cuts: Vec<_> = cuts.chain([0, len]).collect();
             cuts.sort_unstable();
             let mut hasher = PieceHasher::new(len as u64);
             for pair in cuts.windows(2) {

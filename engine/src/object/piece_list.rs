@@ -136,7 +136,14 @@ mod tests {
         #[test]
         fn a_hole_has_the_name_of_the_zeros_that_it_reads_as(
             parts in proptest::collection::vec(
-                (any::<bool>(), prop_oneof![0..9_usize, (1_usize << 20) - 3..(1 << 20) + 3, 0..3_usize << 20]),
+                (
+                    any::<bool>(),
+                    prop_oneof![
+                        0..9_usize,
+                        (1_usize << 20) - 3..(1 << 20) + 3,
+                        0..3_usize << 20
+                    ]
+                ),
                 0..6,
             ),
         ) {

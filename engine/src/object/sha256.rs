@@ -176,7 +176,10 @@ mod tests {
     proptest! {
         #[test]
         fn of_any_number_each_gets_its_own_hash(
-            contents in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..300), 0..9),
+            contents in proptest::collection::vec(
+                proptest::collection::vec(any::<u8>(), 0..300),
+                0..9
+            ),
         ) {
             let mut hashes = vec![None; contents.len()];
             hash_each(contents.iter().map(|bytes| &**bytes), |number, hash| {

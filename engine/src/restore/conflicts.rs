@@ -87,8 +87,8 @@ pub enum RepositoryConflict {
         /// Their moves since.
         moves: Vec<Move>,
     },
-    /// HEAD and the refs are as they were left, and the index stages something else: `git add` stored
-    /// contents that no other file may have.
+    /// HEAD and the refs are as they were left, and the index stages something else: `git add`
+    /// stored contents that no other file may have.
     Staged,
     /// The refs are in reftables, which are not read here, and these are others than the session
     /// left: branches, tags, stashes or commits that came since would be lost.
@@ -237,8 +237,8 @@ pub(super) fn last_ordinary(chain: &[LoadedManifest]) -> Option<&SnapshotManifes
     last.map(|loaded| &loaded.manifest)
 }
 
-/// Each restore of a session: the state before it, and the state that it may have brought a path to.
-/// A safety snapshot also holds what others did since; of it, the session knows what its last
+/// Each restore of a session: the state before it, and the state that it may have brought a path
+/// to. A safety snapshot also holds what others did since; of it, the session knows what its last
 /// ordinary snapshot until then has.
 pub(super) fn restored(
     chain: &[LoadedManifest],

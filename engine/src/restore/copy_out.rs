@@ -151,8 +151,9 @@ struct CopyOut<'a> {
 impl SnapshotManager {
     /// Writes the selected paths of a snapshot below `to`, which is made if it is missing. With one
     /// tracked directory its contents stand right in `to`, else whole paths do. Existing paths
-    /// stay, unless they are to be overwritten; an existing directory gets more in it, and then the attributes of the snapshot, if it is selected. Nothing is kept of what is
-    /// overwritten, so that is refused in a tracked path.
+    /// stay, unless they are to be overwritten; an existing directory gets more in it, and then the
+    /// attributes of the snapshot, if it is selected. Nothing is kept of what is overwritten, so
+    /// that is refused in a tracked path.
     ///
     /// # Errors
     /// [`RestoreError`]; the paths that are copied by then stay ([`RestoreError::CopyUnfinished`]).

@@ -155,7 +155,11 @@ pub enum RestoreError {
         session: PathBuf,
     },
     /// An interrupted restore could not be taken back completely.
-    #[error("not everything could be put back: {}. What was replaced is in {}", rollback.join("; "), kept_in(staging, *safety))]
+    #[error(
+        "not everything could be put back: {}. What was replaced is in {}",
+        rollback.join("; "),
+        kept_in(staging, *safety)
+    )]
     NotTakenBack {
         /// The paths that could not be put back.
         rollback: Vec<String>,
@@ -205,8 +209,8 @@ pub enum RestoreError {
     /// The state before a step was removed, and what the step did cannot be told from what the
     /// removed step did.
     #[error(
-        "what step {step} of session {} did cannot be told from what came before it, because step {} \
-         was {removed}",
+        "what step {step} of session {} did cannot be told from what came before it, because step \
+         {} was {removed}",
         Shown::path(session),
         removed.number
     )]
@@ -360,7 +364,11 @@ pub enum RestoreError {
     #[error("cannot start worker threads: {0}")]
     Threads(#[from] rayon::ThreadPoolBuildError),
     /// It did not happen, and what it had staged could not be removed. The journal names it.
-    #[error("{cause}; {} {} left of it: {error}", left(staging), if staging.len() > 1 { "are" } else { "is" })]
+    #[error(
+        "{cause}; {} {} left of it: {error}",
+        left(staging),
+        if staging.len() > 1 { "are" } else { "is" }
+    )]
     StagingLeft {
         /// Why it did not happen.
         cause: Box<RestoreError>,
@@ -370,7 +378,12 @@ pub enum RestoreError {
         staging: Vec<PathBuf>,
     },
     /// A step failed, and so did taking back the steps before it.
-    #[error("{}; and not everything could be put back: {}. What was replaced is in {}", what_failed(cause), rollback.join("; "), kept_in(staging, *safety))]
+    #[error(
+        "{}; and not everything could be put back: {}. What was replaced is in {}",
+        what_failed(cause),
+        rollback.join("; "),
+        kept_in(staging, *safety)
+    )]
     HalfDone {
         /// The step that failed.
         cause: Box<RestoreError>,
@@ -575,8 +588,8 @@ mod tests {
         assert_eq!(
             half_done.to_string(),
             "/a was changed by another process while it was restored; and not everything could \
-             be put back: something new is at /b. What was replaced is in /.nono-restore-1, and in the \
-             safety snapshot 2"
+             be put back: something new is at /b. What was replaced is in /.nono-restore-1, and in \
+             the safety snapshot 2"
         );
     }
 }

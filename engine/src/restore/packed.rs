@@ -95,7 +95,11 @@ mod tests {
             prop_assert_eq!(packed.is_empty(), paths.is_empty());
             let back: Vec<_> = packed.iter().map(|(path, index)| (path, *index)).collect();
             let given: Vec<_> =
-                paths.iter().enumerate().map(|(index, path)| (path.clone().into_bytes(), index)).collect();
+                paths
+                    .iter()
+                    .enumerate()
+                    .map(|(index, path)| (path.clone().into_bytes(), index))
+                    .collect();
             prop_assert_eq!(&back, &given);
             packed.retain(|path| path.contains(&b'a'));
             let kept = given.into_iter().filter(|(path, _)| path.contains(&b'a'));

@@ -2,7 +2,8 @@
 //!
 //! The writer of an archive chooses modes, owners and attributes. A restore as root would give a
 //! foreign file the rights of any user. So it leaves these off unless the user asks for them, and
-//! names each file. What a restore here kept as a safety snapshot was captured here, and is trusted.
+//! names each file. What a restore here kept as a safety snapshot was captured here, and is
+//! trusted.
 
 use std::sync::Arc;
 

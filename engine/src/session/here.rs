@@ -1,10 +1,10 @@
 //! Which session is meant in a directory: of several projects in one store, the one of this place.
 //!
-//! A session is *here* if it tracks the directory or one above it, or a file in it. A reading command may also stand
-//! above a project, as long as it is the only one below. Sessions without changes come last:
-//! the newest one that may have changed something is meant. A session without an end (open,
-//! running, interrupted) may have, because what is different now belongs to it. One that was killed
-//! before its first snapshot holds no state, and is passed over.
+//! A session is *here* if it tracks the directory or one above it, or a file in it. A reading
+//! command may also stand above a project, as long as it is the only one below. Sessions without
+//! changes come last: the newest one that may have changed something is meant. A session without an
+//! end (open, running, interrupted) may have, because what is different now belongs to it. One that
+//! was killed before its first snapshot holds no state, and is passed over.
 
 use std::path::{Path, PathBuf};
 

@@ -1,9 +1,9 @@
 //! Projects that were moved or renamed: the sessions name a path that is gone.
 //!
-//! A file that moves with its directory keeps device, inode, length, mtime and ctime. The stat cache
-//! of the tracked path remembers these, and a program cannot set a ctime. So one equal file, at the
-//! same place below the directory, proves that the directory is the one that was recorded. A copy,
-//! and a move to another file system, prove nothing, and nothing is said of them.
+//! A file that moves with its directory keeps device, inode, length, mtime and ctime. The stat
+//! cache of the tracked path remembers these, and a program cannot set a ctime. So one equal file,
+//! at the same place below the directory, proves that the directory is the one that was recorded. A
+//! copy, and a move to another file system, prove nothing, and nothing is said of them.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};

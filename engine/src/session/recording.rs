@@ -38,7 +38,10 @@ pub enum RecordError {
     #[error(transparent)]
     Io(#[from] sys::Error),
     /// The baseline could not be made durable, so there is no snapshot.
-    #[error("the state before is {}: {source}", if *is_lost { "lost" } else { "not safely on the disk" })]
+    #[error(
+        "the state before is {}: {source}",
+        if *is_lost { "lost" } else { "not safely on the disk" }
+    )]
     BaselineNotDurable {
         /// Whether that is known for good. Else the next look at the session tries again.
         is_lost: bool,

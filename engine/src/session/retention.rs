@@ -9,8 +9,8 @@
 //!   something](SessionContent) only. Idle ones go before them: as soon as there are more than
 //!   `max_sessions` of both.
 //! - A session with a name is of use, and goes after those without.
-//! - Received sessions are counted apart: their writers chose their paths and times, so none of them
-//!   is the newest of a project that is recorded here.
+//! - Received sessions are counted apart: their writers chose their paths and times, so none of
+//!   them is the newest of a project that is recorded here.
 //! - A session that was killed before its first snapshot goes at once, and stands for nothing.
 //! - Nothing else goes within a day after something was recorded in it, unless space demands it.
 //! - A clock that jumped ahead makes nothing [older](super::clock).

@@ -31,7 +31,8 @@ pub enum ManifestError {
     },
     /// A newer nono wrote it.
     #[error(
-        "the manifest {} has format version {found}; this nono knows up to {MANIFEST_VERSION}: use a newer nono",
+        "the manifest {} has format version {found}; this nono knows up to {MANIFEST_VERSION}: \
+         use a newer nono",
         Shown::path(path)
     )]
     Newer {
@@ -199,9 +200,9 @@ impl SessionDir {
             .collect()
     }
 
-    /// Notes beside the manifests of snapshots that they are about to be removed. Only a repair reads
-    /// that, when it makes the session's manifest again. With `durable` the notes are on the disk
-    /// when this returns.
+    /// Notes beside the manifests of snapshots that they are about to be removed. Only a repair
+    /// reads that, when it makes the session's manifest again. With `durable` the notes are on the
+    /// disk when this returns.
     ///
     /// # Errors
     /// When the directory cannot be written.
@@ -260,8 +261,8 @@ impl SessionDir {
         Ok(dir.sync()?)
     }
 
-    /// Publishes a snapshot whose manifest came from elsewhere, byte for byte. Without `durable` the
-    /// caller flushes it before any other process sees the session.
+    /// Publishes a snapshot whose manifest came from elsewhere, byte for byte. Without `durable`
+    /// the caller flushes it before any other process sees the session.
     ///
     /// # Errors
     /// As `publish`.

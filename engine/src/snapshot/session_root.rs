@@ -13,8 +13,8 @@
 //! command, times, exit code, tracked paths, network events, and what programs added. Nothing of
 //! the root is stored: it is computed from what the session says.
 //!
-//! Snapshots that come later change neither the facts nor the manifests before, unless a program goes
-//! on with more tracked paths. So a root that was
+//! Snapshots that come later change neither the facts nor the manifests before, unless a program
+//! goes on with more tracked paths. So a root that was
 //! noted at the end of a run can still be compared after a restore has added a snapshot.
 
 use serde_json::Value;

@@ -5,8 +5,8 @@
 //! older than the last collection of garbage is not used.
 //!
 //! An entry is trusted when device, inode, length, mtime and ctime are all as they were. No program
-//! can set a ctime, so setting an mtime back fools nothing. On a file system in memory a program can
-//! write through a mapping without a trace, so a capture keeps no entries of its files.
+//! can set a ctime, so setting an mtime back fools nothing. On a file system in memory a program
+//! can write through a mapping without a trace, so a capture keeps no entries of its files.
 //!
 //! A cache vouches for objects without a look at them, so it also says what it counts on:
 //! packs, and the directories in which objects have files of their own. Where one of these is not

@@ -150,7 +150,8 @@ impl Manifests {
                 let (roots, hashes) = (metadata.merkle_roots.len(), metadata.manifest_hashes.len());
                 if roots != hashes || metadata.snapshot_count != roots as u64 {
                     let reason = format!(
-                        "it counts {} snapshots, and lists {roots} Merkle roots and {hashes} manifests",
+                        "it counts {} snapshots, and lists {roots} Merkle roots and {hashes} \
+                         manifests",
                         metadata.snapshot_count
                     );
                     self.corrupt(session, None, reason);
@@ -341,7 +342,8 @@ fn reason_of(error: ManifestError) -> String {
         ManifestError::Missing { .. } => "it is missing".to_owned(),
         ManifestError::Corrupt { reason, .. } => reason,
         ManifestError::Newer { found, .. } => format!(
-            "it has the newer format version {found}; this nono knows up to {MANIFEST_VERSION}: use a newer nono"
+            "it has the newer format version {found}; this nono knows up to {MANIFEST_VERSION}: \
+             use a newer nono"
         ),
         other => other.to_string(),
     }

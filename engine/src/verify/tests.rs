@@ -132,7 +132,8 @@ fn manifest_problems(report: &VerifyReport) -> Vec<(Option<u64>, &str)> {
 /// The reason given for a session's manifest that was edited by hand.
 const ALTERED: (Option<u64>, &str) = (
     None,
-    "it was changed, and not by nono: nothing proves the command, the times and the exit code in it",
+    "it was changed, and not by nono: nothing proves the command, the times and the exit code in \
+     it",
 );
 
 #[test]

@@ -1,11 +1,12 @@
 //! Ignored paths: git cannot restore them, so the small ones are recorded all the same.
 //!
-//! A file is small up to 1 MiB. What people lose most is small up to 16 MiB: databases, notebooks and
-//! files of secrets, which no program makes again. A changed file is read and hashed whole at each
-//! snapshot. 16 MiB take some 20 ms, a hundredth of the patience of a hook, and four of them fill
-//! the 64 MiB of a small directory. Only changed chunks are stored. A directory counts as one thing from the topmost ignored one down,
-//! and is small up to 5,000 entries and 64 MiB; in it, a file that
-//! is not small is left out by itself. A database and the journals beside it are one thing: their sum decides for all of them.
+//! A file is small up to 1 MiB. What people lose most is small up to 16 MiB: databases, notebooks
+//! and files of secrets, which no program makes again. A changed file is read and hashed whole at
+//! each snapshot. 16 MiB take some 20 ms, a hundredth of the patience of a hook, and four of them
+//! fill the 64 MiB of a small directory. Only changed chunks are stored. A directory counts as one
+//! thing from the topmost ignored one down, and is small up to 5,000 entries and 64 MiB; in it, a
+//! file that is not small is left out by itself. A database and the journals beside it are one
+//! thing: their sum decides for all of them.
 
 use std::collections::BTreeMap;
 

@@ -87,13 +87,15 @@ fn everything_that_would_change_the_past_fails_with_erofs() {
     let Some(mounted) = mount(&Memory::with([("0", every_kind())])) else { return };
     let script = r#"
         cd "$M/0"
-        for change in 'echo x | dd conv=notrunc oflag=append of=file' 'echo x > new' 'touch file' 'chmod 600 file' 'chown 1 file' \
+        for change in 'echo x | dd conv=notrunc oflag=append of=file' 'echo x > new' 'touch file' \
+            'chmod 600 file' 'chown 1 file' \
             'rm file' 'rmdir empty' 'mkdir new' 'mv file other' 'ln file other' 'ln -s a other' \
             'mknod other p' 'truncate -s 0 file' 'setfattr -n user.a -v b file' \
             'setfattr -x user.a file'
         do
             if sh -c "$change" 2> "$OLDPWD/said"; then echo "$change worked"; fi
-            grep -q 'Read-only file system' "$OLDPWD/said" || { echo "$change:"; cat "$OLDPWD/said"; }
+            grep -q 'Read-only file system' "$OLDPWD/said" ||
+                { echo "$change:"; cat "$OLDPWD/said"; }
         done"#;
     assert_eq!(mounted.shell(script), "");
     // The kernel refused all that, because the mount is read-only. Without that, the mount does.

@@ -344,7 +344,8 @@ fn status(args: &AgentStatusArgs, store: &StoreArgs, context: &Context) -> Outco
                 (None, State::Installed) => writeln!(out, "  {part}: {path}")?,
                 (None, State::Outdated) => writeln!(
                     out,
-                    "  {part}: {YELLOW}of another nono, in {path}{YELLOW:#} (nono agent install {client})"
+                    "  {part}: {YELLOW}of another nono, in {path}{YELLOW:#} (nono agent install \
+                     {client})"
                 )?,
                 (None, State::Missing) => {}
             }

@@ -482,7 +482,8 @@ fn print(
         };
         writeln!(
             out,
-            "{DIM}{size} that no session needs are less than an hour old and stay for now: {why}{DIM:#}"
+            "{DIM}{size} that no session needs are less than an hour old and stay for now: \
+             {why}{DIM:#}"
         )?;
     }
     if report.objects_kept_packed > 0 {

@@ -132,8 +132,8 @@ pub(super) enum State {
 }
 
 impl Sides {
-    /// The meaning of these names: none is the last session (with one snapshot, as long as it is open:
-    /// the snapshot and now), one session its baseline and its last
+    /// The meaning of these names: none is the last session (with one snapshot, as long as it is
+    /// open: the snapshot and now), one session its baseline and its last
     /// snapshot, `now` alone the last snapshot and now.
     pub(super) fn of(states: Vec<Named>, catalog: &Catalog) -> Result<Self, CliError> {
         let mut states = states.into_iter();

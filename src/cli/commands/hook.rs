@@ -1,7 +1,8 @@
 //! `nono hook`: what a coding agent's configuration calls at each event of its session.
 //!
-//! It exits with 0, whatever happens: an agent must not notice it. It prints nothing but one notice,
-//! for the person, of databases that are not recorded, at the begin of a session. The event goes to the supervisor of the run that the agent is in, or else into the spool of the store,
+//! It exits with 0, whatever happens: an agent must not notice it. It prints nothing but one
+//! notice, for the person, of databases that are not recorded, at the begin of a session. The event
+//! goes to the supervisor of the run that the agent is in, or else into the spool of the store,
 //! from which a worker takes it ([`crate::agent`]). The hook waits for the worker until its
 //! deadline. What fails is noted in the log of the store.
 

@@ -53,7 +53,8 @@ pub(in crate::cli) struct LogArgs {
     #[arg(long, value_name = "TIME", value_parser = when)]
     since: Option<When>,
     /// Only the version of the PATH that stood at this time
-    #[arg(long, value_name = "TIME", value_parser = when, requires = "path", conflicts_with = "since")]
+    #[arg(long, value_name = "TIME", value_parser = when)]
+    #[arg(requires = "path", conflicts_with = "since")]
     at: Option<When>,
     /// Show what each version changed
     #[arg(long, short)]

@@ -107,8 +107,8 @@ pub(in crate::cli) fn for_command(
 ) -> Result<Answer, ToolError> {
     if ToolInfo::named(tool).is_some_and(|tool| !tool.is_served_inside) {
         return Err(ToolError::Refused(format!(
-            "`{tool}` is not available inside `nono run`; the user can run `nono undo` when the run \
-             has ended"
+            "`{tool}` is not available inside `nono run`; the user can run `nono undo` when the \
+             run has ended"
         )));
     }
     if tool == CHECKPOINT {

@@ -54,8 +54,8 @@ pub(in crate::cli) struct RestoreArgs {
     /// all sessions here or of the PATH
     #[arg(long, value_name = "TIME", value_parser = when, conflicts_with = "snapshot")]
     at: Option<When>,
-    /// Write a copy into this directory instead; the original paths are not touched. With --force it
-    /// overwrites what exists there
+    /// Write a copy into this directory instead; the original paths are not touched. With --force
+    /// it overwrites what exists there
     #[arg(long, value_name = "DIR", conflicts_with_all = ["dry_run", "keep_newer", "only"])]
     to: Option<PathBuf>,
     #[command(flatten)]

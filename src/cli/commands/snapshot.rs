@@ -44,7 +44,11 @@ pub(in crate::cli) const NAMED_UNSTABLE: usize = 20;
 pub(in crate::cli) struct SnapshotArgs {
     /// Add the snapshot to this session (`latest`: the newest one here), with the paths and filters
     /// of its last snapshot
-    #[arg(long, value_name = "ID", conflicts_with_all = ["path", "rollback_exclude", "rollback_include", "rollback_all"])]
+    #[arg(
+        long,
+        value_name = "ID",
+        conflicts_with_all = ["path", "rollback_exclude", "rollback_include", "rollback_all"],
+    )]
     session: Option<String>,
     /// Call the snapshot this: an id can be given as its name later
     #[arg(long, short, value_name = "TEXT", value_parser = super::label)]

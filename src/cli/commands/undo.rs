@@ -1,8 +1,8 @@
 //! `nono undo`: the changes of the last session here, reverted.
 //!
 //! Bare it is about all of it, with paths about these. Which session that is follows from the
-//! sessions themselves (`session::History`), so `undo` again means the one before. A first word that
-//! names a session, and nothing on the disk, means that session instead.
+//! sessions themselves (`session::History`), so `undo` again means the one before. A first word
+//! that names a session, and nothing on the disk, means that session instead.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -424,8 +424,8 @@ fn say_session_before(summary: &SessionSummary, is_refused: bool, context: &Cont
     }
 }
 
-/// Asks about a plan, and carries it out. The session comes with whether `undo` without a name means
-/// it.
+/// Asks about a plan, and carries it out. The session comes with whether `undo` without a name
+/// means it.
 fn undo(
     args: &UndoArgs,
     (summary, session, is_next): (&SessionSummary, &SessionDir, bool),

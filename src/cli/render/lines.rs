@@ -132,7 +132,8 @@ mod tests {
             if old != new {
                 let hunks = diff.hunks(usize::MAX);
                 prop_assert_eq!(hunks.len(), 1);
-                prop_assert_eq!(rebuilt(&diff, hunks.into_iter().flatten()), (old.clone(), new.clone()));
+                let rebuilt = rebuilt(&diff, hunks.into_iter().flatten());
+                prop_assert_eq!(rebuilt, (old.clone(), new.clone()));
             }
         }
     }

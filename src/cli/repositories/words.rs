@@ -36,8 +36,8 @@ pub(in crate::cli) fn conflict_text(git_dir: &Path, conflict: &RepositoryConflic
         RepositoryConflict::AtWork { lock } => {
             let lock = Shown::path(lock);
             return format!(
-                "git is at work in it ({lock}): wait until it is done, or remove the lock if no git \
-                 is running"
+                "git is at work in it ({lock}): wait until it is done, or remove the lock if no \
+                 git is running"
             );
         }
         RepositoryConflict::Staged => {

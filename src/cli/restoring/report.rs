@@ -211,8 +211,8 @@ pub(super) fn print_outcome(
     } else {
         let why = match report.keep_before {
             KeepBefore::Snapshot => {
-                "the store has no space for a safety snapshot: nothing was overwritten or removed but \
-                 what other snapshots of the session hold"
+                "the store has no space for a safety snapshot: nothing was overwritten or removed \
+                 but what other snapshots of the session hold"
             }
             KeepBefore::Nothing => "no safety snapshot was taken, as was asked for",
         };
@@ -389,8 +389,8 @@ pub(in crate::cli) fn print_report(
     print_changes(&report.changes, &report.skipped, &repositories, roots, is_asked, context)
 }
 
-/// The changes of a restore, or of the recovery of one, and the paths that it left. `is_asked`: they
-/// are what the command is for.
+/// The changes of a restore, or of the recovery of one, and the paths that it left. `is_asked`:
+/// they are what the command is for.
 pub(in crate::cli) fn print_changes(
     changes: &[Change],
     skipped: &[Skipped],

@@ -52,8 +52,8 @@ const TABLES: &str = "PRAGMA journal_mode = WAL; \
     CREATE TABLE total (count INTEGER); INSERT INTO total VALUES (0); \
     CREATE TABLE load (body BLOB);";
 
-/// Makes the image: busybox, and the `sqlite3` of this machine with its libraries. `false`, and said
-/// so, where there is none.
+/// Makes the image: busybox, and the `sqlite3` of this machine with its libraries. `false`, and
+/// said so, where there is none.
 fn import(daemon: &Daemon) -> bool {
     let Ok(libraries) = Command::new("sh").args(["-c", "ldd $(command -v sqlite3)"]).output()
     else {

@@ -98,7 +98,8 @@ impl Engine {
         if self.has(Ability::PolicyChanges) { vec!["--restart", name] } else { Vec::new() }
     }
 
-    /// The same as [`has`](Self::has). A test that stops at a `false` is noted, by its name, as one that did not run.
+    /// The same as [`has`](Self::has). A test that stops at a `false` is noted, by its name, as one
+    /// that did not run.
     pub fn has_or_notes(self, ability: Ability) -> bool {
         let has = self.has(ability);
         if !has {

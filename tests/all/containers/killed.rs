@@ -1,5 +1,5 @@
-//! Restores that are killed at each of their steps: a usable container is always there, and `resume`
-//! finishes the restore or takes it back.
+//! Restores that are killed at each of their steps: a usable container is always there, and
+//! `resume` finishes the restore or takes it back.
 
 use serde_json::Value;
 

@@ -1,5 +1,5 @@
-//! A socket between nono and a daemon that does something at one request: stall, refuse, or run what
-//! a test wants.
+//! A socket between nono and a daemon that does something at one request: stall, refuse, or run
+//! what a test wants.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};

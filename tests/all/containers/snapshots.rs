@@ -90,8 +90,8 @@ fn the_stream_of_the_engine_gives_the_tree_of_the_directory_in_what_it_carries()
     let mount = format!("{volume}:/data");
     let container = Container::run(daemon, "equal", &["-v", &mount]);
     container.sh(
-        "cd /data; mkdir -p a/b; echo x >a/b/x; ln a/b/x a/y; ln -s ../nowhere a/link; chmod 751 a; \
-         dd if=/dev/zero of=long bs=1024 count=3000 2>/dev/null",
+        "cd /data; mkdir -p a/b; echo x >a/b/x; ln a/b/x a/y; ln -s ../nowhere a/link; chmod 751 \
+         a; dd if=/dev/zero of=long bs=1024 count=3000 2>/dev/null",
     );
     if daemon.engine().has(Ability::WholeStreams) {
         container.sh("chown 12:34 /data/a/b/x");

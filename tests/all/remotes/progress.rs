@@ -18,7 +18,8 @@ fn a_push_on_a_terminal_shows_counts_a_rate_and_an_estimate_and_then_what_it_did
         &travel.fixture.project(),
         &travel.fixture.path("home"),
         &format!(
-            "env AWS_ACCESS_KEY_ID={id} AWS_SECRET_ACCESS_KEY={secret} {} push cloud {}/1; exec cat",
+            "env AWS_ACCESS_KEY_ID={id} AWS_SECRET_ACCESS_KEY={secret} {} push cloud {}/1; exec \
+             cat",
             env!("CARGO_BIN_EXE_nono"),
             travel.session
         ),

@@ -100,7 +100,8 @@ fn a_bucket_or_a_region_that_is_not_there_and_what_is_denied_are_one_sentence_ea
             400,
             "AuthorizationHeaderMalformed",
             "<Region>eu-north-1</Region>",
-            "in the region eu-north-1, and not in us-east-1; set region=… in its URL, or AWS_REGION",
+            "in the region eu-north-1, and not in us-east-1; set region=… in its URL, or \
+             AWS_REGION",
         ),
         (301, "PermanentRedirect", "", "not in the region us-east-1"),
         (400, "InvalidRequest", "", "its server answers InvalidRequest: no"),

@@ -137,9 +137,9 @@ impl Capturer<'_> {
         Some((entry, cached))
     }
 
-    /// Whether the times of a file change when a program writes through a mapping of it. A file system
-    /// in memory has nothing to write back, so its pages are never watched, and its files are read
-    /// each time. `dir` is the directory of the file, `dev` its device.
+    /// Whether the times of a file change when a program writes through a mapping of it. A file
+    /// system in memory has nothing to write back, so its pages are never watched, and its files
+    /// are read each time. `dir` is the directory of the file, `dev` its device.
     fn tells_of_writes(&self, dir: &Dir, dev: u64) -> bool {
         if let Some(known) = self.telling.lock().get(&dev) {
             return *known;

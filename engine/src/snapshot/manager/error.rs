@@ -40,7 +40,8 @@ pub enum SnapshotError {
     /// The snapshot was taken and recorded, but what changed cannot be told, because the one before
     /// it is damaged.
     #[error(
-        "snapshot {number} was recorded, but what changed since the one before cannot be said: {source}"
+        "snapshot {number} was recorded, but what changed since the one before cannot be said: \
+         {source}"
     )]
     ChangesUnknown {
         /// Number of the new snapshot.
@@ -60,7 +61,11 @@ pub enum SnapshotError {
         number: u64,
     },
     /// There is no snapshot of this number.
-    #[error("session {} has no snapshot {number}{}", Shown::path(session), last.map_or(String::new(), |last| format!(" (its last is {last})")))]
+    #[error(
+        "session {} has no snapshot {number}{}",
+        Shown::path(session),
+        last.map_or(String::new(), |last| format!(" (its last is {last})"))
+    )]
     NoSuchSnapshot {
         /// The session's directory.
         session: PathBuf,

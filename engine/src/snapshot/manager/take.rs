@@ -364,8 +364,8 @@ impl SnapshotManager {
     }
 
     /// Writes back what programs changed through mappings of tracked files, where the flush of the
-    /// store did not: the next snapshot sees the next such change by its time. The snapshot does not
-    /// depend on it.
+    /// store did not: the next snapshot sees the next such change by its time. The snapshot does
+    /// not depend on it.
     fn flush_tracked(&self, manifest: &SnapshotManifest) {
         let store = Dir::open(self.store.path()).and_then(|dir| dir.stat_self());
         let mut flushed: Vec<u64> = store.iter().map(|stat| stat.dev).collect();
