@@ -39,6 +39,14 @@ pub(crate) const SNAPSHOTS: &str = "snapshots";
 pub(crate) const RESTORE_JOURNAL: &str = "restore.journal";
 /// The journal of a restore of a container, in its session.
 pub const CONTAINER_RESTORE_JOURNAL: &str = "container-restore.journal";
+/// Of a session: a line for each stored archive.
+pub(crate) const PUSHES: &str = "pushes.jsonl";
+/// The lock of a session's supervisor.
+pub(crate) const RUNNING: &str = ".running";
+/// Beside the stat caches: the facts of the store in the order in which they were seen, and the lock
+/// of whoever adds to them.
+pub(crate) const EVENTS: &str = "events.jsonl";
+pub(crate) const EVENTS_LOCK: &str = "events.lock";
 /// Damaged files that a repair found: of objects, in their directory; of manifests, in their
 /// session.
 pub(crate) const QUARANTINE: &str = "quarantine";

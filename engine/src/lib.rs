@@ -27,6 +27,7 @@ pub mod browse;
 #[doc(hidden)]
 pub mod byte_path;
 pub mod diff;
+pub mod events;
 pub mod fork;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

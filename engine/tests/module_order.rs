@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// Each module imports only from those before it; `ARCHITECTURE.md` draws the same order.
-const ORDER: [&str; 26] = [
+const ORDER: [&str; 27] = [
     "path_text",
     "byte_path",
     "shell_glob",
@@ -28,6 +28,7 @@ const ORDER: [&str; 26] = [
     "import",
     "gc",
     "session",
+    "events",
     "fork",
     "browse",
     "fuzzing",

@@ -56,7 +56,7 @@ pub use recency::Recency;
 pub use restore_log::{RestoreRecord, Undone, standing, undone};
 pub(crate) use roots::OpenPath;
 pub use roots::{TrackedPathError, resolve_roots};
-pub use session_dir::SessionDir;
+pub use session_dir::{PushNote, SessionDir};
 pub(crate) use session_objects::{own_places, store_paths};
 pub use steps::{AgentSession, StepEntry};
 pub(crate) use steps::{of_chain as steps_of_chain, with_prompts};

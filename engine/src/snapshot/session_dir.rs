@@ -7,18 +7,23 @@
 //!   snapshots/0/manifest.json
 //!   snapshots/0/removed.json    only of a removed snapshot
 //!   restore.journal    only while a restore is at work, or after it was interrupted
+//!   pushes.jsonl       a line for each archive of the session that a push stored
 //!   .lock              held exclusively while a snapshot is written or restored
 //!   .running           held exclusively by the supervisor of a command, as long as it lives
 //! ```
 
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use super::documents::{read_session, write_session};
 use super::manifests::ManifestError;
 use super::metadata::SessionMetadata;
 use crate::layout;
-use crate::sys::{self, Dir, FileLock, FileTime};
+use crate::sys::{self, Dir, FileLock, FileTime, IoContext};
 
 /// A session's directory. Holds no descriptor, so that a list of a thousand sessions is no problem.
 #[derive(Debug, Clone)]
@@ -26,8 +31,22 @@ pub struct SessionDir {
     path: PathBuf,
 }
 
+/// An archive of a session that a push stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PushNote {
+    /// When.
+    pub at: Timestamp,
+    /// Number of the snapshot.
+    pub snapshot: u64,
+    /// The remote, as the user named it.
+    pub remote: String,
+    /// Name of the archive there.
+    pub archive: String,
+}
+
+/// More notes of pushes than this begin anew.
+const MAX_PUSH_NOTES_BYTES: u64 = 8 << 20;
 const LOCK_NAME: &str = ".lock";
-const RUNNING_NAME: &str = ".running";
 /// An empty file, there as long as a call of the agent is at work, as old as the newest one.
 const CALL_NAME: &str = ".call";
 
@@ -239,7 +258,7 @@ impl SessionDir {
     /// # Errors
     /// When the lock file cannot be made.
     pub fn lock_running(&self) -> Result<FileLock, ManifestError> {
-        Ok(FileLock::exclusive(&self.path().join(RUNNING_NAME))?)
+        Ok(FileLock::exclusive(&self.path().join(layout::RUNNING))?)
     }
 
     /// Whether a supervisor of this session is alive.
@@ -247,11 +266,8 @@ impl SessionDir {
     /// # Errors
     /// When the lock file cannot be looked at.
     pub fn is_running(&self) -> Result<bool, ManifestError> {
-        if self.dir()?.try_stat(RUNNING_NAME.as_bytes())?.is_none() {
-            return Ok(false);
-        }
-        // Shared, so that two who look do not take each other for a supervisor.
-        Ok(FileLock::try_shared(&self.path().join(RUNNING_NAME))?.is_none())
+        self.dir()?;
+        Ok(FileLock::is_held(&self.path().join(layout::RUNNING))?)
     }
 
     /// Notes for the undo of other sessions that a call of the agent begins now. Nothing is
@@ -337,6 +353,34 @@ impl SessionDir {
         dir.remove_unfinished(layout::MANIFEST.as_bytes());
         dir.remove_unfinished(layout::RESTORE_JOURNAL.as_bytes());
         Ok(())
+    }
+
+    /// Adds a line to the notes of pushes. Not flushed: a note that a power failure takes is no
+    /// loss of an archive.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn note_push(&self, note: &PushNote) -> Result<(), ManifestError> {
+        let path = self.path.join(layout::PUSHES);
+        let mut line = serde_json::to_vec(note).unwrap_or_default();
+        line.push(b'\n');
+        // One write at the end of the file: lines of two pushers do not mix.
+        let file = sys::open_log(&path, MAX_PUSH_NOTES_BYTES)?;
+        Ok((&file).write_all(&line).at("write", &path)?)
+    }
+
+    /// The notes of pushes, in order. A line that is no note is passed over.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn push_notes(&self) -> Result<Vec<PushNote>, ManifestError> {
+        let name = layout::PUSHES.as_bytes();
+        let bytes = match self.dir()?.read(name, MAX_PUSH_NOTES_BYTES * 2) {
+            Err(error) if error.is_gone() => return Ok(Vec::new()),
+            bytes => bytes?,
+        };
+        let lines = bytes.split(|byte| *byte == b'\n');
+        Ok(lines.filter_map(|line| serde_json::from_slice(line).ok()).collect())
     }
 
     /// Pins the session, so that retention never removes it, or takes the pin away. Says whether

@@ -50,6 +50,21 @@ impl FileLock {
         attempt(open_shared(path)?, FlockOperation::NonBlockingLockShared, path)
     }
 
+    /// Whether another process holds the lock exclusively. Writes nothing and makes no lock file, so
+    /// a look at a lock is no change of its directory.
+    ///
+    /// # Errors
+    /// When the lock file cannot be opened.
+    pub fn is_held(path: &Path) -> Result<bool> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let fd = match rustix::fs::openat(CWD, path, flags, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(false),
+            fd => fd.at("open the lock", path)?,
+        };
+        // Shared, so that two who look do not take each other for a holder.
+        Ok(attempt(fd, FlockOperation::NonBlockingLockShared, path)?.is_none())
+    }
+
     /// Takes the lock of a directory itself for shared use, waiting for an exclusive holder.
     ///
     /// # Errors

@@ -19,6 +19,7 @@
 
 mod clock;
 mod dir;
+mod dir_watch;
 mod early_flush;
 mod error;
 mod fail_point;
@@ -38,6 +39,7 @@ mod xattr;
 pub(crate) use clock::Moment;
 pub use dir::Dir;
 pub(crate) use dir::{FUSE_SUPER_MAGIC, ListedName, MountId};
+pub use dir_watch::{DirWatch, Waited};
 pub(crate) use early_flush::EarlyFlush;
 pub use error::IoContext;
 pub use error::{Error, Result};
