@@ -1,4 +1,5 @@
 //! Two runs on the same files: each of them is told, because what one changes is recorded by both.
+//! So is what a restore changes while a run is at work.
 
 use std::path::PathBuf;
 
@@ -7,7 +8,7 @@ use jiff::Timestamp;
 use super::args::named_project;
 use super::context::Context;
 use super::restoring::command;
-use nono_engine::session::{Catalog, Recording, running_on, worked_meanwhile};
+use nono_engine::session::{Catalog, Recording, restored_meanwhile, running_on, worked_meanwhile};
 use nono_engine::snapshot::SessionDir;
 
 /// The known runs that work on the paths of a run.
@@ -43,7 +44,7 @@ impl Together {
         Self { began, tracked }
     }
 
-    /// Names the runs that were at work meanwhile.
+    /// Names the runs that were at work meanwhile, and the sessions that were restored.
     pub(super) fn report(&self, catalog: &Catalog, session: &SessionDir, context: &Context) {
         let Self { began, tracked } = self;
         match worked_meanwhile(catalog, session, *began, tracked) {
@@ -58,6 +59,21 @@ impl Together {
             }
             Err(error) => context.warn(format_args!(
                 "whether another run was at work here meanwhile is not known: {error}"
+            )),
+        }
+        match restored_meanwhile(catalog, session, *began, tracked) {
+            Ok(others) => {
+                for other in others {
+                    context.warn(format_args!(
+                        "session {} was restored in {} meanwhile: what that changed is in this \
+                         session too",
+                        other.session_id,
+                        named_project(&other.tracked_paths)
+                    ));
+                }
+            }
+            Err(error) => context.warn(format_args!(
+                "whether a session was restored here meanwhile is not known: {error}"
             )),
         }
     }

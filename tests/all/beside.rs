@@ -54,7 +54,7 @@ fn a_file_that_either_of_two_runs_may_have_made_is_a_conflict_that_names_the_oth
     assert_eq!(conflicts(&plan(&first, &[]), &project), contested(&second));
     let refused = projects.nono("q1", &["undo", &second, "--yes"]);
     let refused = refused.fails(1, "changes that another session may have made");
-    let said = format!("inner may be the work of session {first} as well, at work at the same");
+    let said = format!("inner may be the work of session {first} as well, at work or restored at");
     assert!(refused.says(&said), "{}", refused.stderr);
     assert_eq!(projects.read("q1/inner"), "i\n");
     // The rest of the first is its own beyond doubt.
@@ -112,6 +112,58 @@ fn an_undo_beside_a_run_that_is_at_work_leaves_what_that_may_have_made() {
     let contested = [("made".to_owned(), vec![running.session.clone()])];
     assert_eq!(conflicts(&plan, &project), contested);
     running.release().success();
+}
+
+#[test]
+fn what_a_restore_changed_while_a_run_was_at_work_is_not_the_work_of_the_run() {
+    // The way in which the files got their earlier state, and whether the run ends or is killed.
+    for (way, is_killed) in [("undo", false), ("paths", false), ("restore", false), ("undo", true)]
+    {
+        let projects = Projects::new();
+        let project = projects.dir("q1").display().to_string();
+        let first = projects.record("q1", "echo 1 > file; echo 1 > made; rm sub/deep");
+        let running = Working::start(&projects, "q1", "echo r > ran", "echo r > late");
+        let second = running.session.clone();
+        let restore: &[&str] = match way {
+            "undo" => &["undo", &first, "--yes", "--force"],
+            "paths" => &["undo", &first, "file", "made", "--yes", "--force"],
+            _ => &["restore", &first, "--yes", "--force"],
+        };
+        projects.nono("q1", restore).success();
+        if is_killed {
+            running.kill();
+        } else {
+            let ended = running.release().success();
+            let said = format!("session {first} was restored in ~/dev/q1 meanwhile");
+            assert!(ended.says(&said), "{way}: {}", ended.stderr);
+        }
+        let contested: &[&str] = match way {
+            "paths" => &["file", "made"],
+            _ => &["file", "made", "sub/deep"],
+        };
+        let contested: Vec<_> =
+            contested.iter().map(|path| ((*path).to_owned(), vec![first.clone()])).collect();
+        let plan = projects.nono("q1", &["undo", &second, "--dry-run", "--json"]).json();
+        assert_eq!(conflicts(&plan, &project), contested, "{way}");
+        projects.nono("q1", &["undo", &second, "--yes"]).fails(1, "at work or restored at");
+        projects.nono("q1", &["undo", &second, "--yes", "--keep-newer"]).success();
+        assert_eq!(projects.read("q1/file"), "q1", "{way}: the undo stands");
+        assert!(!projects.dir("q1/made").exists(), "{way}");
+        assert!(!projects.dir("q1/ran").exists() && !projects.dir("q1/late").exists(), "{way}");
+    }
+}
+
+#[test]
+fn a_restore_before_or_after_a_run_is_in_no_conflict_with_it() {
+    let projects = Projects::new();
+    let first = projects.record("q1", "echo 1 > file");
+    projects.nono("q1", &["undo", "--yes"]).success();
+    let second = projects.record("q1", "echo 2 > file; echo 2 > made");
+    projects.nono("q1", &["restore", &format!("{first}/1"), "--yes", "--force"]).success();
+    projects.nono("q1", &["redo", "--yes"]).success();
+    projects.nono("q1", &["undo", &second, "--yes"]).success();
+    assert_eq!(projects.read("q1/file"), "q1");
+    assert!(!projects.dir("q1/made").exists());
 }
 
 /// Two agents: each worked alone on a file of its own, and both had a call at work when `either`
@@ -231,7 +283,8 @@ fn the_undo_of_a_step_leaves_what_another_agent_may_have_made() {
     let step = format!("{first}#last");
     let done = fixture.nono(&["undo", "--step", &step, "--yes"]);
     let done = done.fails(1, "what step 3 did there");
-    let said = format!("session {second}, at work at the same time, may have changed it");
+    let said =
+        format!("session {second}, at work or restored at the same time, may have changed it");
     assert!(done.says(&said), "{} {}", done.stdout, done.stderr);
     assert!(fixture.project().join("either").exists());
 }

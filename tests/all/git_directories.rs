@@ -216,3 +216,46 @@ fn a_later_symbolic_ref_is_later_work() {
     fixture.nono(&["undo", "--yes"]).success();
     assert!(fixture.project().join(".git/refs/remotes/origin/HEAD").exists());
 }
+
+#[test]
+fn no_lock_of_git_comes_back() {
+    let Some(repository) = Repository::new("files") else { return };
+    let fixture = &repository.fixture;
+    let linked = fixture.path("linked");
+    repository.git(&["worktree", "add", "-q", linked.to_str().unwrap(), "other"]);
+    let locks = [
+        ".git/index.lock",
+        ".git/config.lock",
+        ".git/HEAD.lock",
+        ".git/refs/heads/main.lock",
+        ".git/objects/maintenance.lock",
+        ".git/worktrees/linked/index.lock",
+    ];
+    let others = ["Cargo.lock", ".git/hooks/own.lock"];
+    let names = || locks.iter().chain(&others);
+    for name in names() {
+        fixture.write(name, "locked");
+    }
+    let all: Vec<&str> = names().copied().collect();
+    // The processes of git end while the command is at work.
+    fixture.record(&format!("rm {}; echo x > of-session", all.join(" "))).success();
+    let session = fixture.latest();
+    let check = |top: &Path| {
+        for name in names() {
+            let is_back = top.join(name).exists();
+            assert_eq!(is_back, others.contains(name), "{name} in {}", top.display());
+        }
+    };
+    fixture.nono(&["undo", "--yes"]).success();
+    check(&fixture.project());
+    repository.git(&["commit", "-q", "--allow-empty", "-m", "later"]);
+    let copy = fixture.path("copy");
+    fixture.nono(&["restore", &session, "--to", copy.to_str().unwrap()]).success();
+    check(&copy);
+    // The whole repository, after it was moved away.
+    let moved = fixture.path("moved");
+    fs::rename(fixture.project().join(".git"), moved).unwrap();
+    fixture.nono(&["restore", &session, "--yes", "--force"]).success();
+    check(&fixture.project());
+    repository.git(&["commit", "-q", "--allow-empty", "-m", "again"]);
+}

@@ -180,10 +180,16 @@ pub(crate) fn is_about_objects(relative: &[u8]) -> bool {
     matches!(relative, b"shallow" | b"objects/info/alternates")
 }
 
-/// Whether a path of a git directory, relative to it, is there only while git works.
+/// The end of the name of a lock.
+pub(crate) const LOCK: &[u8] = b".lock";
+
+/// Whether a path of a git directory, relative to it, is there only while git works. No ref has
+/// such a name, and git writes nothing by itself where hooks and the data of other programs lie.
 pub(crate) fn is_lock(relative: &[u8]) -> bool {
-    let top = [&b"index.lock"[..], b"HEAD.lock", b"packed-refs.lock", b"shallow.lock"];
-    top.contains(&relative) || relative.starts_with(b"refs/") && relative.ends_with(b".lock")
+    let mut parts = byte_path::components(relative);
+    let is_of_others = matches!(parts.next(), Some(b"hooks" | b"lfs" | b"annex"));
+    let name = byte_path::split(relative).1;
+    !is_of_others && name.len() > LOCK.len() && name.ends_with(LOCK)
 }
 
 #[cfg(test)]
@@ -233,8 +239,13 @@ mod tests {
         for path in ["refs", "refs/heads/remotes", "refs/remotesx", "logs/refs", "packed-refs"] {
             assert!(!is_of_remote(path.as_bytes()), "{path}");
         }
-        for (path, is) in [("index.lock", true), ("refs/heads/a/b.lock", true), ("x.lock", false)] {
-            assert_eq!(is_lock(path.as_bytes()), is, "{path}");
+        for path in
+            ["index.lock", "refs/heads/a/b.lock", "config.lock", "reftable/t.lock", "x.lock"]
+        {
+            assert!(is_lock(path.as_bytes()), "{path}");
+        }
+        for path in ["", "index", ".lock", "refs/.lock", "hooks/x.lock", "lfs/x.lock", "lock"] {
+            assert!(!is_lock(path.as_bytes()), "{path}");
         }
     }
 }

@@ -13,8 +13,8 @@ mod worktree;
 
 pub use changes::{Move, RemoteBranch, RepositoryChange, moves, repositories};
 pub(crate) use files::{
-    GitDirs, OPERATIONS, REFTABLE, is_about_objects, is_added_object, is_bookkeeping, is_lock,
-    is_of_remote,
+    GitDirs, LOCK, OPERATIONS, REFTABLE, is_about_objects, is_added_object, is_bookkeeping,
+    is_lock, is_of_remote,
 };
 pub(crate) use packed::PackedRefs;
 pub use refs::{Head, Oid};

@@ -52,8 +52,8 @@ pub struct Conflict {
     /// agent, who changed it as well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_edit: Option<UserEdit>,
-    /// For an undo: sessions that were at work on the path at the same time, and may have made the
-    /// change as well, or in place of the undone one.
+    /// For an undo: sessions that were at work on the path at the same time, or of which a restore
+    /// changed it then. They may have made the change as well, or in place of the undone one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<String>,
 }

@@ -16,6 +16,7 @@ use super::check_selection::{Present, at_another_time, check_selection, no_such_
 use super::make::make;
 use super::plan::Skipped;
 use super::privileges::{LEFT_OFF, without_privileges};
+use super::repositories::Locks;
 use super::selection::{Selected, Selection};
 use super::staging::skipped;
 use crate::byte_path;
@@ -231,6 +232,8 @@ impl SnapshotManager {
         copy: &mut CopyOut<'_>,
     ) -> Result<(), RestoreError> {
         let single = root.entries.len() == 1;
+        let whole = root.clone();
+        let mut locks = Locks::new(self.store(), manifest, &whole);
         let mut pending: Vec<(Vec<u8>, Vec<u8>, EntryState)> = Vec::new();
         for entry in root.entries {
             let Some(name) = name_in_copy(&entry, single, base) else {
@@ -264,7 +267,7 @@ impl SnapshotManager {
                         state,
                     ));
                 }
-            } else if selected.contains(&path) {
+            } else if selected.contains(&path) && !locks.has(&path)? {
                 copy.leaf(manifest, &path, &name, &state)?;
             }
         }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::RestoreError;
 use super::copy_out::{CopyOptions, name_in_copy};
+use super::repositories::Locks;
 use super::selection::Selected;
 use crate::byte_path;
 use crate::diff::EntryState;
@@ -56,6 +57,8 @@ impl SnapshotManager {
         let selected = Selected::new(&options.selection, &manifest.roots, &mut |_| Ok(true))?;
         let root = read_root_tree(self.store(), &manifest.merkle_root)?;
         let is_single = root.entries.len() == 1;
+        let whole = root.clone();
+        let mut locks = Locks::new(self.store(), &manifest, &whole);
         let (mut planned, mut pending) = (Vec::new(), Vec::new());
         for entry in root.entries {
             let Some(name) = name_in_copy(&entry, is_single, options.base.as_deref()) else {
@@ -73,7 +76,7 @@ impl SnapshotManager {
                     let state = EntryState { attributes: entry.attributes, node: entry.node };
                     pending.push((below, name, state));
                 }
-            } else if selected.contains(&path) {
+            } else if selected.contains(&path) && !locks.has(&path)? {
                 let place = to.join(to_path(&name));
                 let found = found_at(&place, &state)?;
                 planned.push(PlannedCopy { path: to_path(&path).to_owned(), place, found });

@@ -12,9 +12,13 @@
 //! For the same reason a call without an end counts only if it began after the undone session.
 //!
 //! A session that is undone left nothing behind, and one that an archive brought did nothing here.
+//! But a restore of any session, done while the undone one was at work, changed files too: from the
+//! state of its safety snapshot to the one that it brought back. The record of the undone session
+//! has these changes like those of its own command.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use jiff::Timestamp;
 
@@ -24,7 +28,7 @@ use super::makers::{Link, Window, links};
 use super::plan::RestorePlan;
 use super::repositories::Repositories;
 use crate::byte_path;
-use crate::diff::{ChangeType, Lookup};
+use crate::diff::{self, ChangeType, Lookup};
 use crate::git::LinkedWorktree;
 use crate::object::ContentHash;
 use crate::path_text::to_path;
@@ -76,13 +80,17 @@ impl Contested {
                 Some(changed) => changed,
                 None => changed.insert(Changes::by(source, &own, repositories)?),
             };
-            match found.add(&rival, changed, end.after, source, repositories) {
-                Err(error) if error.is_damage() => {
-                    let id = &rival.id;
-                    tracing::info!("the changes of session {id} here are not known: {error}");
-                }
-                added => added?,
+            let last = end.after;
+            let mut paths = Touched::default();
+            for restored in &rival.restores {
+                let touched = restored.touched(changed, source, repositories);
+                paths.add(touched, &rival.id)?;
             }
+            if let Some(work) = &rival.work {
+                let touched = rival.touched(work, changed, last, source, repositories);
+                paths.add(touched, &rival.id)?;
+            }
+            found.add(paths, &rival.id);
         }
         Ok(found)
     }
@@ -92,64 +100,13 @@ impl Contested {
         self.paths.get(path).map_or(&[], Vec::as_slice)
     }
 
-    fn add(
-        &mut self,
-        rival: &Rival,
-        changed: &Changes,
-        last: &ContentHash,
-        source: &dyn ObjectSource,
-        repositories: &Repositories,
-    ) -> Result<(), StoreError> {
-        let mut paths: HashSet<Vec<u8>> = HashSet::new();
-        let mut git_dirs: HashSet<Vec<u8>> = HashSet::new();
-        let all = rival.links();
-        let work: Vec<&Link<'_>> =
-            all.iter().filter(|it| it.makers.session && it.window.overlaps(rival.span)).collect();
-        for link in &work {
-            link.each_change(source, |path, _| {
-                if changed.in_window(&changed.paths, &path, link.window) {
-                    paths.insert(path);
-                }
-            })?;
-            for git_dir in link.worked_on(source, repositories)? {
-                if changed.in_window(&changed.repositories, &git_dir, link.window) {
-                    git_dirs.insert(git_dir);
-                }
-            }
-        }
-        // The refs of a repository that a linked work tree belongs to are not recorded with it.
-        for common in rival.repositories_elsewhere() {
-            let is_shared =
-                |link: &&Link<'_>| changed.in_window(&changed.repositories, &common, link.window);
-            if work.iter().any(is_shared) {
-                git_dirs.insert(common);
-            }
-        }
-        if let Some((before, window)) = rival.unfinished_work(&all) {
-            let roots = (read_root_tree(source, before)?, read_root_tree(source, last)?);
-            let mut then = Lookup::new(source, &roots.0);
-            let mut now = Lookup::new(source, &roots.1);
-            for path in changed.paths.keys() {
-                let is_meant = rival.tracks(path)
-                    && changed.in_window(&changed.paths, path, window)
-                    && !paths.contains(path);
-                if is_meant && then.find(path)? != now.find(path)? {
-                    paths.insert(path.clone());
-                }
-            }
-            for git_dir in repositories.worked_on_between(source, before, last)? {
-                if changed.in_window(&changed.repositories, &git_dir, window) {
-                    git_dirs.insert(git_dir);
-                }
-            }
-        }
+    fn add(&mut self, Touched { paths, git_dirs }: Touched, session: &str) {
         for path in paths {
-            self.paths.entry(path).or_default().push(rival.id.clone());
+            self.paths.entry(path).or_default().push(session.to_owned());
         }
         for git_dir in git_dirs {
-            self.repositories.entry(git_dir).or_default().push(rival.id.clone());
+            self.repositories.entry(git_dir).or_default().push(session.to_owned());
         }
-        Ok(())
     }
 
     /// Makes conflicts of what the plan would take back, and names the sessions in those that are
@@ -263,12 +220,45 @@ impl Changes {
     }
 }
 
-/// Another session that worked at the same time.
+/// The paths that both sessions may have changed at one time.
+#[derive(Debug, Default)]
+struct Touched {
+    paths: HashSet<Vec<u8>>,
+    /// Git directories, each as one thing.
+    git_dirs: HashSet<Vec<u8>>,
+}
+
+impl Touched {
+    /// Nothing of a session whose states are damaged is known.
+    fn add(&mut self, other: Result<Self, StoreError>, session: &str) -> Result<(), StoreError> {
+        match other {
+            Ok(other) => {
+                self.paths.extend(other.paths);
+                self.git_dirs.extend(other.git_dirs);
+            }
+            Err(error) if error.is_damage() => {
+                tracing::info!("the changes of session {session} here are not known: {error}");
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+}
+
+/// Another session that changed files at the same time.
 struct Rival {
     id: String,
+    metadata: SessionMetadata,
+    /// What its command or its agent did.
+    work: Option<Work>,
+    /// The restores of its snapshots.
+    restores: Vec<Restored>,
+}
+
+/// The work of a command or an agent.
+struct Work {
     /// The time of the undone session.
     span: Window,
-    metadata: SessionMetadata,
     chain: Vec<LoadedManifest>,
     unfinished: Option<Unfinished>,
 }
@@ -282,6 +272,83 @@ enum Unfinished {
     Call(Timestamp),
 }
 
+/// A restore that was carried out.
+#[derive(Debug)]
+struct Restored {
+    window: Window,
+    before: ContentHash,
+    after: ContentHash,
+    /// The paths that it changed; empty: all that differ.
+    only: Vec<PathBuf>,
+}
+
+impl Restored {
+    /// The restores of a session in the time of the undone one. One whose snapshots were removed
+    /// is not known any more.
+    fn all(
+        session: &SessionDir,
+        metadata: &SessionMetadata,
+        span: Window,
+    ) -> Result<Vec<Self>, ManifestError> {
+        let manifest = |number: u64| match metadata.removal(number) {
+            None => session.manifest(number).map(Some),
+            Some(_) => Ok(None),
+        };
+        let mut found = Vec::new();
+        // One that began in this time may have ended after it.
+        for record in metadata.restores.iter().filter(|record| record.at >= span.from) {
+            let number = record.safety_snapshot.or(metadata.last_recorded());
+            let before = number.map(manifest).transpose()?.flatten();
+            // The state that an undo of steps left has a snapshot of its own.
+            let after = match record.safety_snapshot.filter(|_| record.undoes_steps) {
+                Some(safety) if safety + 1 < metadata.snapshot_count => manifest(safety + 1)?,
+                _ => manifest(record.snapshot)?,
+            };
+            let (Some(before), Some(after)) = (before, after) else { continue };
+            let before = before.manifest;
+            let is_safety = record.safety_snapshot.is_some();
+            let from = if is_safety { before.timestamp.min(record.at) } else { record.at };
+            let window = Window { from, to: record.at };
+            if window.overlaps(span) {
+                found.push(Self {
+                    window,
+                    before: before.merkle_root,
+                    after: after.manifest.merkle_root,
+                    only: if is_safety { before.restores_only } else { Vec::new() },
+                });
+            }
+        }
+        Ok(found)
+    }
+
+    fn touched(
+        &self,
+        changed: &Changes,
+        source: &dyn ObjectSource,
+        repositories: &Repositories,
+    ) -> Result<Touched, StoreError> {
+        let mut touched = Touched::default();
+        let only: HashSet<&[u8]> =
+            self.only.iter().map(|path| path.as_os_str().as_bytes()).collect();
+        for difference in diff::differences(source, &self.before, &self.after)? {
+            let path = difference?.path;
+            let is_meant = only.is_empty() || only.contains(path.as_slice());
+            if is_meant && changed.in_window(&changed.paths, &path, self.window) {
+                touched.paths.insert(path);
+            }
+        }
+        for git_dir in repositories.worked_on_between(source, &self.before, &self.after)? {
+            let is_in =
+                |path: &&[u8]| *path == git_dir || byte_path::relative_to(path, &git_dir).is_some();
+            let is_meant = only.is_empty() || only.iter().any(|path| is_in(&path));
+            if is_meant && changed.in_window(&changed.repositories, &git_dir, self.window) {
+                touched.git_dirs.insert(git_dir);
+            }
+        }
+        Ok(touched)
+    }
+}
+
 impl Rival {
     /// `None`: it did nothing in the time of the undone session, which is `span`. `beside` are the
     /// runs that were at work when that began.
@@ -291,6 +358,88 @@ impl Rival {
         beside: &[String],
     ) -> Result<Option<Self>, ManifestError> {
         let metadata = other.metadata()?;
+        let work = Work::read(other, &metadata, span, beside)?;
+        let restores = Restored::all(other, &metadata, span)?;
+        let did_something = work.is_some() || !restores.is_empty();
+        Ok(did_something.then(|| Self { id: other.id(), metadata, work, restores }))
+    }
+
+    /// What it may have changed as well.
+    fn touched(
+        &self,
+        work: &Work,
+        changed: &Changes,
+        last: &ContentHash,
+        source: &dyn ObjectSource,
+        repositories: &Repositories,
+    ) -> Result<Touched, StoreError> {
+        let mut paths: HashSet<Vec<u8>> = HashSet::new();
+        let mut git_dirs: HashSet<Vec<u8>> = HashSet::new();
+        let all = work.links(&self.metadata);
+        let links: Vec<&Link<'_>> =
+            all.iter().filter(|it| it.makers.session && it.window.overlaps(work.span)).collect();
+        for link in &links {
+            link.each_change(source, |path, _| {
+                if changed.in_window(&changed.paths, &path, link.window) {
+                    paths.insert(path);
+                }
+            })?;
+            for git_dir in link.worked_on(source, repositories)? {
+                if changed.in_window(&changed.repositories, &git_dir, link.window) {
+                    git_dirs.insert(git_dir);
+                }
+            }
+        }
+        // The refs of a repository that a linked work tree belongs to are not recorded with it.
+        for common in self.repositories_elsewhere() {
+            let is_shared =
+                |link: &&Link<'_>| changed.in_window(&changed.repositories, &common, link.window);
+            if links.iter().any(is_shared) {
+                git_dirs.insert(common);
+            }
+        }
+        if let Some((before, window)) = work.unfinished_work(&all) {
+            let roots = (read_root_tree(source, before)?, read_root_tree(source, last)?);
+            let mut then = Lookup::new(source, &roots.0);
+            let mut now = Lookup::new(source, &roots.1);
+            for path in changed.paths.keys() {
+                let is_meant = self.tracks(path)
+                    && changed.in_window(&changed.paths, path, window)
+                    && !paths.contains(path);
+                if is_meant && then.find(path)? != now.find(path)? {
+                    paths.insert(path.clone());
+                }
+            }
+            for git_dir in repositories.worked_on_between(source, before, last)? {
+                if changed.in_window(&changed.repositories, &git_dir, window) {
+                    git_dirs.insert(git_dir);
+                }
+            }
+        }
+        Ok(Touched { paths, git_dirs })
+    }
+
+    /// Git directories of repositories to which its tracked paths belong as linked work trees.
+    fn repositories_elsewhere(&self) -> Vec<Vec<u8>> {
+        let linked = self.metadata.tracked_paths.iter().filter_map(|top| LinkedWorktree::at(top));
+        linked.map(|linked| linked.common.as_os_str().as_bytes().to_vec()).collect()
+    }
+
+    fn tracks(&self, path: &[u8]) -> bool {
+        self.metadata.tracked_paths.iter().any(|tracked| {
+            let tracked = tracked.as_os_str().as_bytes();
+            path == tracked || byte_path::relative_to(path, tracked).is_some()
+        })
+    }
+}
+
+impl Work {
+    fn read(
+        other: &SessionDir,
+        metadata: &SessionMetadata,
+        span: Window,
+        beside: &[String],
+    ) -> Result<Option<Self>, ManifestError> {
         let is_writer = matches!(metadata.origin, SessionOrigin::Run | SessionOrigin::Agent);
         let ended = metadata.ended.unwrap_or(Timestamp::MAX);
         let is_beside = Window { from: metadata.started, to: ended }.overlaps(span);
@@ -314,15 +463,15 @@ impl Rival {
         if unfinished.is_none() && last_written.is_some_and(|last| last < span.from.as_second()) {
             return Ok(None);
         }
-        let chain = other.recorded_chain(&metadata)?;
-        Ok(Some(Self { id: other.id(), span, metadata, chain, unfinished }))
+        let chain = other.recorded_chain(metadata)?;
+        Ok(Some(Self { span, chain, unfinished }))
     }
 
-    fn links(&self) -> Vec<Link<'_>> {
+    fn links(&self, metadata: &SessionMetadata) -> Vec<Link<'_>> {
         let (Some(first), Some(last)) = (self.chain.first(), last_ordinary(&self.chain)) else {
             return Vec::new();
         };
-        links(&self.chain, &self.metadata, &first.manifest, last.number)
+        links(&self.chain, metadata, &first.manifest, last.number)
     }
 
     /// The last state that is known before work without an end, and the time since.
@@ -340,18 +489,5 @@ impl Rival {
             None => first().map(|first| (&first.merkle_root, first.timestamp))?,
         };
         Some((root, Window { from: began.unwrap_or(since), to: Timestamp::MAX }))
-    }
-
-    /// Git directories of repositories to which its tracked paths belong as linked work trees.
-    fn repositories_elsewhere(&self) -> Vec<Vec<u8>> {
-        let linked = self.metadata.tracked_paths.iter().filter_map(|top| LinkedWorktree::at(top));
-        linked.map(|linked| linked.common.as_os_str().as_bytes().to_vec()).collect()
-    }
-
-    fn tracks(&self, path: &[u8]) -> bool {
-        self.metadata.tracked_paths.iter().any(|tracked| {
-            let tracked = tracked.as_os_str().as_bytes();
-            path == tracked || byte_path::relative_to(path, tracked).is_some()
-        })
     }
 }

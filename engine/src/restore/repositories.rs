@@ -16,7 +16,7 @@ use super::selection::Selected;
 use crate::byte_path;
 use crate::diff::{self, ChangeType, Difference, EntryState, Lookup};
 use crate::git::{
-    self, GitDirs, GitState, Move, OPERATIONS, REFTABLE, RepositoryChange, is_added_object,
+    self, GitDirs, GitState, LOCK, Move, OPERATIONS, REFTABLE, RepositoryChange, is_added_object,
     is_bookkeeping, is_lock,
 };
 use crate::object::{ContentHash, Node, RootTree};
@@ -57,6 +57,29 @@ impl<'a> AddedObjects<'a> {
         }
         let Some(git_dir) = dirs.of(path)? else { return Ok(false) };
         Ok(byte_path::relative_to(path, &git_dir).is_some_and(is_added_object))
+    }
+}
+
+/// Locks of git in a recorded state. None of them is brought back: its process does not live any
+/// more, and git would work in the repository no longer.
+pub(super) struct Locks<'a>(Option<GitDirs<'a>>);
+
+impl<'a> Locks<'a> {
+    /// `root` is that of the state.
+    pub(super) fn new(
+        source: &'a dyn ObjectSource,
+        state: &SnapshotManifest,
+        root: &'a RootTree,
+    ) -> Self {
+        Self(are_special(state).then(|| GitDirs::new(source, root)))
+    }
+
+    pub(super) fn has(&mut self, path: &[u8]) -> Result<bool, StoreError> {
+        let Some(dirs) = self.0.as_mut().filter(|_| path.ends_with(LOCK)) else {
+            return Ok(false);
+        };
+        let Some(git_dir) = dirs.of(path)? else { return Ok(false) };
+        Ok(byte_path::relative_to(path, &git_dir).is_some_and(is_lock))
     }
 }
 

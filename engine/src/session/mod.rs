@@ -33,5 +33,5 @@ pub use steps::{PromptSteps, UnrecordedStep, by_prompt, last_of_each_prompt, ste
 pub use store_modes::StoreModes;
 pub use summary::{SessionStatus, SessionSummary, places_of_work, project_of};
 pub use thinning::thinned_steps;
-pub use together::{running_on, worked_meanwhile};
+pub use together::{restored_meanwhile, running_on, worked_meanwhile};
 pub use undo::{History, NoRedo, Redo};

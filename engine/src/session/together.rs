@@ -63,3 +63,26 @@ pub fn worked_meanwhile(
     });
     Ok(others)
 }
+
+/// The sessions of which a restore on the paths that `session` tracks began between `began` and
+/// now: what that changed is in `session` too.
+///
+/// # Errors
+/// When the sessions cannot be listed.
+pub fn restored_meanwhile(
+    catalog: &Catalog,
+    session: &SessionDir,
+    began: Timestamp,
+    tracked: &[PathBuf],
+) -> Result<Vec<SessionSummary>, CatalogError> {
+    let mut others = catalog.listed()?.sessions;
+    others.retain(|other| {
+        let is_other = other.session_id != session.id()
+            && other.overlaps(tracked.iter().map(PathBuf::as_path));
+        // One that cannot be read is named by lists.
+        let metadata =
+            is_other.then(|| catalog.open(&other.session_id).ok()?.metadata().ok()).flatten();
+        metadata.is_some_and(|it| it.restores.iter().any(|restore| restore.at > began))
+    });
+    Ok(others)
+}

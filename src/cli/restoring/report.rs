@@ -270,7 +270,8 @@ pub(super) fn print_conflicts(
             let others = named_sessions(&conflict.beside, context);
             let was = if conflict.beside.len() == 1 { "session" } else { "sessions" };
             context.fall_short(format_args!(
-                "{path} may be the work of {was} {others} as well, at work at the same time"
+                "{path} may be the work of {was} {others} as well, at work or restored at the \
+                 same time"
             ));
             continue;
         }

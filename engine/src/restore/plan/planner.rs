@@ -10,7 +10,7 @@ use crate::byte_path;
 use crate::diff::{self, Difference, EntryState, Lookup};
 use crate::object::{Attributes, ContentHash, Node, Tree};
 use crate::path_text::to_path;
-use crate::restore::repositories::AddedObjects;
+use crate::restore::repositories::{AddedObjects, Locks};
 use crate::snapshot::{NotCaptured, NotCapturedReason, NotCapturedSet, SnapshotManifest};
 use crate::store::{ObjectSource, StoreError, read_root_tree};
 
@@ -33,9 +33,12 @@ pub(in crate::restore) fn plan(
     };
     let target_tree = read_root_tree(store, &target.merkle_root)?;
     let mut added = AddedObjects::new(store, target, &target_tree);
+    let mut locks = Locks::new(store, target, &target_tree);
     for difference in diff::differences(store, current_root, &target.merkle_root)? {
         let difference = difference?;
-        if !added.has(&difference)? {
+        let comes_back = difference.old.is_none() && difference.new.is_some();
+        let is_lock = comes_back && locks.has(&difference.path)?;
+        if !is_lock && !added.has(&difference)? {
             planner.difference(difference);
         }
     }

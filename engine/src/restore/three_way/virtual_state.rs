@@ -220,7 +220,9 @@ impl<'a> VirtualState<'a> {
             return Ok(());
         }
         if let Some(other) = self.contested.sessions(path).first() {
-            let reason = format!("session {other}, at work at the same time, may have changed it");
+            let reason = format!(
+                "session {other}, at work or restored at the same time, may have changed it"
+            );
             return self.put_or_leave(number, path, to, &reason);
         }
         if is_same(&current, from) {
