@@ -165,6 +165,11 @@ pub(super) enum Command {
     Steps(commands::steps::StepsArgs),
     /// Show the last session here, what changed since, and what goes on
     Status(commands::status::StatusArgs),
+    /// Open a local page that shows what was done, and takes it back
+    ///
+    /// The page is at 127.0.0.1, for this browser alone. It asks nothing of any other machine.
+    #[cfg(feature = "ui")]
+    Ui(commands::ui::UiArgs),
     /// Look through the sessions on a terminal: what `nono` alone does
     #[command(name = commands::timeline::NAME, hide = true)]
     Timeline,

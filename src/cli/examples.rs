@@ -117,6 +117,16 @@ const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
         ],
     ),
     (
+        "ui",
+        [
+            ("nono ui", "open the page in a browser"),
+            (
+                "nono ui latest --export report --hide '.env*'",
+                "the last session here as a page for a ticket",
+            ),
+        ],
+    ),
+    (
         "hook",
         [
             ("nono hook claude-code", "what the configuration of Claude Code calls"),

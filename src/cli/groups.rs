@@ -27,7 +27,7 @@ pub(super) const GROUPS: &[Group] = &[
     },
     Group {
         title: "Look",
-        commands: &["list", "show", "log", "blame", "grep", "find", "cat", "umount"],
+        commands: &["ui", "list", "show", "log", "blame", "grep", "find", "cat", "umount"],
     },
     Group { title: "Take back", commands: &["review", "resume"] },
     Group { title: "Record", commands: &["snapshot", "pin", "unpin"] },
@@ -157,8 +157,13 @@ mod tests {
             let groups = places.remove(name.as_str()).unwrap_or_default();
             assert_eq!(groups.len(), 1, "`nono {name}` stands in {groups:?} of `GROUPS`");
         }
-        if cfg!(all(feature = "mount", feature = "mcp", feature = "container", feature = "archive"))
-        {
+        if cfg!(all(
+            feature = "mount",
+            feature = "mcp",
+            feature = "container",
+            feature = "archive",
+            feature = "ui"
+        )) {
             assert!(places.is_empty(), "no commands: {places:?}");
         }
         assert_eq!(GROUPS[0].commands.len(), 8);

@@ -29,6 +29,7 @@ mod inner_commands;
 mod inside;
 mod keeper;
 mod launch;
+pub(crate) mod looking;
 mod maker;
 mod manual;
 mod offer;
@@ -56,6 +57,8 @@ mod state_at;
 mod state_before;
 mod supervise;
 mod timeline;
+#[cfg(feature = "ui")]
+mod ui;
 mod unrecorded_changes;
 mod when;
 mod worktrees;
@@ -221,6 +224,8 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
         Command::Steps(args) => commands::steps::run(&args, &store, context),
         Command::Status(args) => commands::status::run(&args, &store, context),
         Command::Timeline => commands::timeline::run(&store, context),
+        #[cfg(feature = "ui")]
+        Command::Ui(args) => commands::ui::run(&args, &store, context),
         Command::Rollback { command } => match command {
             Rollback::List(args) => commands::list::run(&args, &store, context),
             Rollback::Show(args) => commands::show::run(&args, &store, context),

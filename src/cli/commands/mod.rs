@@ -53,6 +53,8 @@ pub(super) mod snapshot;
 pub(super) mod status;
 pub(super) mod steps;
 pub(super) mod timeline;
+#[cfg(feature = "ui")]
+pub(super) mod ui;
 #[cfg(feature = "mount")]
 pub(super) mod umount;
 pub(super) mod undo;

@@ -16,8 +16,7 @@ use crossterm::event::KeyCode;
 
 use super::desk::{Desk, Focus, Mode, Pressed};
 use super::outline::Outline;
-use super::renames::Renames;
-use super::tree::{Row, tree_of};
+use crate::cli::looking::{Renames, Row, tree_of};
 use crate::cli::render::shown;
 use nono_engine::diff::{Change, ChangeType, relative_to_roots};
 

@@ -1,5 +1,5 @@
-use super::super::outline::Node;
 use super::*;
+use crate::cli::looking::Node;
 
 fn desk() -> Desk {
     let node = |depth, next, has_more| Node { depth, next, is_folded: has_more, has_more };

@@ -7,10 +7,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use ratatui::style::Color;
-
-use super::renames::Renames;
-use super::states::States;
+use crate::cli::looking::{Colours, Renames, States, Token};
 use crate::cli::render::{LineKind, MarkedLine};
 use nono_engine::diff::Change;
 
@@ -30,9 +27,6 @@ const MAX_TIME: Duration = Duration::from_millis(250);
 const CHUNK: usize = 10;
 /// Changes of a beginning: most of a directory may have nothing to show.
 const FIRST_CHANGES: usize = 50;
-
-/// The coloured parts of a line, as bytes of its text, in order.
-pub(super) type Colours = Vec<(Range<usize>, Color)>;
 
 /// How much is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,12 +97,12 @@ impl Difference {
     pub(super) fn colour(&mut self) {
         #[cfg(feature = "syntax")]
         {
-            self.colours = Some(super::syntax::colours_of(&self.lines));
+            self.colours = Some(crate::cli::looking::colours_of(&self.lines));
         }
     }
 
     /// The colours of a line.
-    pub(super) fn colours(&self, line: usize) -> &[(Range<usize>, Color)] {
+    pub(super) fn colours(&self, line: usize) -> &[(Range<usize>, Token)] {
         self.colours.as_ref().and_then(|colours| colours.get(line)).map_or(&[], Vec::as_slice)
     }
 

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::states::States;
+use crate::cli::looking::States;
 use crate::cli::render::shown;
 use nono_engine::history::{Origin, history_of};
 use nono_engine::session::steps;

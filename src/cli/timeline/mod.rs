@@ -20,13 +20,8 @@ mod difference;
 mod last_step;
 mod outline;
 mod pager;
-mod renames;
 mod screen;
 mod sessions;
-mod states;
-#[cfg(feature = "syntax")]
-mod syntax;
-mod tree;
 mod view;
 
 use clap::Parser;
@@ -37,43 +32,28 @@ use super::args::{Arguments, Command, StoreArgs, named_project};
 use super::commands::{list, undo};
 use super::context::Context;
 use super::error::CliError;
-use super::past::compared;
+use super::looking::{self, States, states_around};
 use super::render::{LineKind, MarkedLine, absolute_time, shown, touched_part};
-use super::repositories::{Repositories, Told};
 use super::restoring::restore_picked;
 use nono_engine::diff::{self, Comparison, Difference as Different};
 use nono_engine::restore::Selection;
 use nono_engine::session::{Catalog, Place, Purpose as Looked, SessionStatus, SessionSummary};
 use nono_engine::snapshot::{NotCapturedSet, SessionDir, SnapshotManager, SnapshotManifest};
-use nono_engine::store::ObjectSource;
 
+pub(super) use super::looking::Subject;
 pub(super) use changes::Decision;
 use changes::{Action, Changes, Purpose};
 use desk::Pressed;
 use difference::{Difference, Limit};
 use last_step::LastSteps;
-use renames::renames;
 use screen::{Input, Screen};
 use sessions::{Entry, Scope, Sessions};
-use states::States;
 
 /// Differences of a row that are looked at before it is opened.
 const PEEKED: usize = 500;
 
 /// Lines of a prompt that are shown.
 const MAX_PROMPT_LINES: usize = 20;
-
-/// Two states of a session, and what changed between them.
-pub(super) struct Subject<'a> {
-    /// The session.
-    pub(super) session: &'a SessionDir,
-    /// Where the contents are.
-    pub(super) store: &'a dyn ObjectSource,
-    /// The state before.
-    pub(super) old: &'a SnapshotManifest,
-    /// The state after.
-    pub(super) new: &'a SnapshotManifest,
-}
 
 /// Whether a person sits in front of a terminal that can show a screen, and is asked nothing else.
 pub(super) fn is_possible(context: &Context) -> bool {
@@ -190,12 +170,9 @@ impl<'a> Opened<'a> {
         part: &Part,
         purpose: Purpose,
     ) -> Result<Self, CliError> {
-        let Subject { session, store, old, new } = *subject;
+        let session = subject.session;
         let touched = touched_part(&comparison.summary());
-        // A repository is one row: it comes back as a whole.
-        let repositories = Repositories::of(store, old, new, &comparison.changes)?;
-        let comparison = repositories.collapsed(comparison);
-        let states = States::new(session, store, old, new)?;
+        let looking::Looked { states, comparison, renames, commits } = subject.look(comparison)?;
         let metadata = session.metadata().ok();
         let label = metadata.as_ref().and_then(|metadata| metadata.label.as_deref());
         let label = label.map(super::commands::quoted).unwrap_or_default();
@@ -207,9 +184,7 @@ impl<'a> Opened<'a> {
             facts.push(format!("$ {}", list::command(&summary)));
         }
         facts.extend(part.prompt.iter().map(|prompt| format!("❯ {prompt}")));
-        let said = repositories.said(Told::Done);
-        facts.extend(said.iter().map(|line| shown(line.as_bytes())));
-        let renames = renames(&comparison.changes, &states);
+        facts.extend(commits.iter().map(|line| shown(line.as_bytes())));
         let roots = states.roots().to_vec();
         let page = Changes::new(title, comparison.changes, roots, renames, purpose);
         let steps = LastSteps::between(&states);
@@ -407,15 +382,15 @@ impl<'a> Driver<'a> {
         let some: Vec<Different> = found.take(PEEKED).collect::<Result<_, _>>()?;
         let (then, now) = (NotCapturedSet::new(&old), NotCapturedSet::new(&new));
         let comparison = Comparison::of(&some, &then, &now);
-        let repositories = Repositories::of(&store, &old, &new, &comparison.changes)?;
-        for line in repositories.said(Told::Done) {
+        let subject = Subject { session, store: &store, old: &old, new: &new };
+        let looking::Looked { states, comparison, commits, .. } = subject.look(comparison)?;
+        for line in commits {
             heading.push(MarkedLine::remark(LineKind::Fact, shown(line.as_bytes())));
         }
-        let Comparison { mut changes, .. } = repositories.collapsed(comparison);
+        let mut changes = comparison.changes;
         // The heading says this of each repository already.
         changes.retain(|change| !(change.is_directory && change.path.ends_with(".git")));
-        let states = States::new(session, &store, &old, &new)?;
-        let renames = renames(&changes, &states);
+        let renames = looking::renames(&changes, &states);
         heading.push(MarkedLine::remark(LineKind::Fact, String::new()));
         let (range, heading) = (0..changes.len(), std::mem::take(heading));
         Ok(Difference::make(index, &states, &changes, range, &renames, heading, limit))
@@ -495,15 +470,6 @@ impl<'a> Driver<'a> {
     }
 }
 
-impl Subject<'_> {
-    /// The changes between the two states.
-    fn compare(&self) -> Result<Comparison, CliError> {
-        let Self { store, old, new, .. } = *self;
-        let differences = diff::compare(store, &old.merkle_root, &new.merkle_root)?;
-        Ok(Comparison::of(&differences, &NotCapturedSet::new(old), &NotCapturedSet::new(new)))
-    }
-}
-
 /// Tells the shared part of a page what is beside the list.
 fn show(desk: &mut desk::Desk, difference: &Difference, is_new: bool) {
     let (count, hunks) = (difference.lines().len(), difference.hunks());
@@ -525,12 +491,8 @@ fn states_of(
     session: &SessionDir,
 ) -> Result<(SnapshotManifest, SnapshotManifest), CliError> {
     let steps = page.steps(entry);
-    let (Some(first), Some(last)) = (steps.first(), steps.last()) else {
-        return compared(session, None);
-    };
-    let (old, _) = compared(session, Some(first.number))?;
-    let (_, new) = compared(session, Some(last.number))?;
-    Ok((old, new))
+    let ends = steps.first().zip(steps.last());
+    states_around(session, ends.map(|(first, last)| (first.number, last.number)))
 }
 
 /// The facts that are known of a row without looking at contents.

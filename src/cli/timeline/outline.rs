@@ -4,18 +4,7 @@
 //! draws asks for the rows that fit. So a list of 100,000 rows costs a few numbers for each, and
 //! drawing costs what fits.
 
-/// A row of the tree.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Node {
-    /// The number of rows above it in the tree.
-    pub(super) depth: u16,
-    /// Index behind the last node below it.
-    pub(super) next: usize,
-    /// Whether the nodes below are hidden.
-    pub(super) is_folded: bool,
-    /// Whether there are nodes below that are not loaded.
-    pub(super) has_more: bool,
-}
+use crate::cli::looking::Node;
 
 /// The list.
 #[derive(Debug, Default)]

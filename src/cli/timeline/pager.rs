@@ -9,8 +9,8 @@ use std::process::{Child, Stdio};
 use std::sync::mpsc;
 
 use super::screen::Screen;
-use super::states::States;
 use crate::cli::error::CliError;
+use crate::cli::looking::States;
 use crate::cli::pager;
 use crate::cli::render::{DiffOptions, Palette, RenderError};
 use crate::cli::supervise;

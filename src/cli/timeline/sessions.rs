@@ -10,9 +10,9 @@ use crossterm::event::KeyCode;
 use jiff::{Timestamp, Zoned};
 
 use super::desk::{Desk, Pressed};
-use super::outline::Node;
 use crate::cli::args::named_project;
 use crate::cli::commands::{list, quoted};
+use crate::cli::looking::Node;
 use crate::cli::render::{Palette, relative_time, session_changes, shown, summary_with_git};
 use nono_engine::session::{
     Catalog, CatalogError, Place, PromptSteps, SessionStatus, SessionSummary, by_prompt,

@@ -15,6 +15,7 @@ use super::changes::{Changes, Purpose, Question};
 use super::desk::{Desk, Focus, Mode, Places};
 use super::difference::Difference;
 use super::sessions::{Entry, Scope, Sessions};
+use crate::cli::looking::Token;
 use crate::cli::render::columns::{cut, pad, width};
 use crate::cli::render::{LineKind, MarkedLine, change_mark, change_word, shown, size_delta};
 use nono_engine::diff::ChangeType;
@@ -220,7 +221,7 @@ fn draw_difference(
 /// A line of a difference in pieces of one style each.
 fn difference_line(
     line: &MarkedLine,
-    code: &[(Range<usize>, Color)],
+    code: &[(Range<usize>, Token)],
     has_numbers: bool,
     colours: bool,
 ) -> Vec<Span<'static>> {
@@ -251,12 +252,23 @@ fn difference_line(
         let coloured = code.iter().find(|(range, _)| range.contains(&part[0]));
         let style = match coloured {
             _ if line.words.iter().any(|range| range.contains(&part[0])) => word,
-            Some((_, colour)) if colours => base.fg(*colour),
+            Some((_, token)) if colours => base.fg(code_colour(*token)),
             _ => base,
         };
         spans.push(Span::styled(line.text[part[0]..part[1]].to_owned(), style));
     }
     spans
+}
+
+/// The sixteen colours of the terminal fit any background.
+fn code_colour(token: Token) -> Color {
+    match token {
+        Token::Comment => Color::DarkGray,
+        Token::Text => Color::Yellow,
+        Token::Constant => Color::Cyan,
+        Token::Keyword => Color::Magenta,
+        Token::Name => Color::Blue,
+    }
 }
 
 fn line_style(kind: LineKind, colours: bool) -> Style {

@@ -1,5 +1,5 @@
-use super::super::renames::Renames;
 use super::*;
+use crate::cli::looking::Renames;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use nono_engine::diff::Change;
 use ratatui::Terminal;

@@ -7,31 +7,49 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
-use super::outline::Node;
 use nono_engine::byte_path;
 use nono_engine::diff::{Change, relative_to_roots};
 
+/// A row of a tree as a list that folds needs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Node {
+    /// The number of rows above it in the tree.
+    pub(crate) depth: u16,
+    /// Index behind the last node below it.
+    pub(crate) next: usize,
+    /// Whether the nodes below are hidden.
+    pub(crate) is_folded: bool,
+    /// Whether there are nodes below that are not loaded.
+    pub(crate) has_more: bool,
+}
+
 /// One row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Row {
+pub(crate) struct Row {
     /// The change that the row is; `None` for a directory that only holds changes.
-    pub(super) change: Option<usize>,
+    pub(crate) change: Option<usize>,
     /// The changes of the row and below it.
-    pub(super) extent: Range<usize>,
+    pub(crate) extent: Range<usize>,
     /// Its name, as bytes of the first path of the extent.
     name: Range<usize>,
 }
 
 impl Row {
+    /// The path of the row.
+    #[cfg_attr(not(feature = "ui"), expect(dead_code, reason = "the page has addresses of rows"))]
+    pub(crate) fn path<'a>(&self, changes: &'a [Change]) -> &'a [u8] {
+        &changes[self.extent.start].path.as_os_str().as_encoded_bytes()[..self.name.end]
+    }
+
     /// The name below the row above.
-    pub(super) fn name<'a>(&self, changes: &'a [Change]) -> &'a [u8] {
+    pub(crate) fn name<'a>(&self, changes: &'a [Change]) -> &'a [u8] {
         let path = changes[self.extent.start].path.as_os_str().as_encoded_bytes();
         if self.name.is_empty() { b"." } else { &path[self.name.clone()] }
     }
 }
 
 /// Makes the rows of changes, which are sorted by path. `is_hidden`: changes without a row.
-pub(super) fn tree_of(
+pub(crate) fn tree_of(
     changes: &[Change],
     roots: &[PathBuf],
     is_hidden: impl Fn(usize) -> bool,

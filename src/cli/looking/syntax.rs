@@ -11,10 +11,9 @@ use std::ops::Range;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
-use ratatui::style::Color;
 use syntect::parsing::{ParseState, Scope, ScopeStack, SyntaxReference, SyntaxSet};
 
-use super::difference::Colours;
+use super::{Colours, Token};
 use crate::cli::render::{LineKind, MarkedLine};
 
 /// Lines that are coloured however long that takes: a screen of them, while grammars are loaded.
@@ -27,29 +26,29 @@ const MAX_BYTES: usize = 1000;
 static GRAMMARS: LazyLock<SyntaxSet> = LazyLock::new(two_face::syntax::extra_newlines);
 
 /// Scopes, the first that fits counts; without a colour it is plain text.
-static SCOPES: LazyLock<Vec<(Scope, Option<Color>)>> = LazyLock::new(|| {
+static SCOPES: LazyLock<Vec<(Scope, Option<Token>)>> = LazyLock::new(|| {
     let scopes = [
-        ("comment", Some(Color::DarkGray)),
-        ("constant.character.escape", Some(Color::Cyan)),
-        ("string", Some(Color::Yellow)),
-        ("constant", Some(Color::Cyan)),
+        ("comment", Some(Token::Comment)),
+        ("constant.character.escape", Some(Token::Constant)),
+        ("string", Some(Token::Text)),
+        ("constant", Some(Token::Constant)),
         ("keyword.operator", None),
-        ("keyword", Some(Color::Magenta)),
-        ("storage", Some(Color::Magenta)),
-        ("entity.name.function", Some(Color::Blue)),
-        ("variable.function", Some(Color::Blue)),
-        ("support.function", Some(Color::Blue)),
-        ("entity.name.tag", Some(Color::Blue)),
-        ("entity.name", Some(Color::Cyan)),
-        ("support.type", Some(Color::Cyan)),
-        ("support.class", Some(Color::Cyan)),
-        ("markup.heading", Some(Color::Blue)),
+        ("keyword", Some(Token::Keyword)),
+        ("storage", Some(Token::Keyword)),
+        ("entity.name.function", Some(Token::Name)),
+        ("variable.function", Some(Token::Name)),
+        ("support.function", Some(Token::Name)),
+        ("entity.name.tag", Some(Token::Name)),
+        ("entity.name", Some(Token::Constant)),
+        ("support.type", Some(Token::Constant)),
+        ("support.class", Some(Token::Constant)),
+        ("markup.heading", Some(Token::Name)),
     ];
     scopes.iter().filter_map(|(name, colour)| Some((Scope::new(name).ok()?, *colour))).collect()
 });
 
 /// Colours lines, each as far as its language is known.
-pub(super) fn colours_of(lines: &[MarkedLine]) -> Vec<Colours> {
+pub(crate) fn colours_of(lines: &[MarkedLine]) -> Vec<Colours> {
     colours_until(lines, Instant::now() + TIMEOUT)
 }
 
@@ -133,7 +132,7 @@ impl State {
     }
 }
 
-fn colour_of(scopes: &ScopeStack) -> Option<Color> {
+fn colour_of(scopes: &ScopeStack) -> Option<Token> {
     let of = |scope: &Scope| SCOPES.iter().find(|(prefix, _)| prefix.is_prefix_of(*scope));
     scopes.as_slice().iter().rev().find_map(of).and_then(|(_, colour)| *colour)
 }
@@ -151,7 +150,7 @@ mod tests {
         Instant::now() + Duration::from_secs(600)
     }
 
-    fn words(lines: &[MarkedLine]) -> Vec<Vec<(&str, Color)>> {
+    fn words(lines: &[MarkedLine]) -> Vec<Vec<(&str, Token)>> {
         let coloured = lines.iter().zip(colours_until(lines, in_time()));
         let of = coloured.map(|(line, colours)| {
             colours.into_iter().map(|(at, colour)| (&line.text[at], colour)).collect()
@@ -162,12 +161,12 @@ mod tests {
     #[test]
     fn code_has_the_colours_of_its_language() {
         for (file, text, part, colour) in [
-            ("main.rs", "let x = \"a\"; // why", "let", Color::Magenta),
-            ("main.rs", "let x = \"a\"; // why", "\"a\"", Color::Yellow),
-            ("cart.py", "    return 17", "17", Color::Cyan),
-            ("app.ts", "const x: number = 1;", "const", Color::Magenta),
-            ("Cargo.toml", "name = \"x\"", "\"x\"", Color::Yellow),
-            ("Dockerfile", "FROM debian", "FROM", Color::Magenta),
+            ("main.rs", "let x = \"a\"; // why", "let", Token::Keyword),
+            ("main.rs", "let x = \"a\"; // why", "\"a\"", Token::Text),
+            ("cart.py", "    return 17", "17", Token::Constant),
+            ("app.ts", "const x: number = 1;", "const", Token::Keyword),
+            ("Cargo.toml", "name = \"x\"", "\"x\"", Token::Text),
+            ("Dockerfile", "FROM debian", "FROM", Token::Keyword),
         ] {
             let lines = [line(LineKind::Added, file, text)];
             let words = words(&lines);
@@ -182,7 +181,7 @@ mod tests {
             line(LineKind::Removed, "main.rs", "let x = 1;"),
             MarkedLine::remark(LineKind::Hunk, "@@ let @@".to_owned()),
         ];
-        assert_eq!(words(&lines), vec![Vec::<(&str, Color)>::new(); 3]);
+        assert_eq!(words(&lines), vec![Vec::<(&str, Token)>::new(); 3]);
     }
 
     #[test]
@@ -194,7 +193,7 @@ mod tests {
             line(LineKind::Same, "a.rs", "two"),
         ];
         let words = words(&lines);
-        assert_eq!(words[1], [("two", Color::DarkGray)]);
+        assert_eq!(words[1], [("two", Token::Comment)]);
         assert!(words[3].is_empty());
     }
 

@@ -19,7 +19,7 @@ use nono_engine::store::{ObjectSource, StoreError, read_root_tree};
 const CHUNK: usize = 200;
 
 /// Both states, and where their contents are.
-pub(super) struct States<'a> {
+pub(crate) struct States<'a> {
     session: &'a SessionDir,
     source: &'a dyn ObjectSource,
     old: RootTree,
@@ -36,7 +36,7 @@ impl<'a> States<'a> {
     ///
     /// # Errors
     /// When a root tree is missing or damaged.
-    pub(super) fn new(
+    pub(crate) fn new(
         session: &'a SessionDir,
         source: &'a dyn ObjectSource,
         old: &SnapshotManifest,
@@ -53,41 +53,41 @@ impl<'a> States<'a> {
         })
     }
 
-    pub(super) fn session(&self) -> &'a SessionDir {
+    pub(crate) fn session(&self) -> &'a SessionDir {
         self.session
     }
 
-    pub(super) fn source(&self) -> &'a dyn ObjectSource {
+    pub(crate) fn source(&self) -> &'a dyn ObjectSource {
         self.source
     }
 
     /// Numbers of the older and the newer state.
-    pub(super) fn numbers(&self) -> [u64; 2] {
+    pub(crate) fn numbers(&self) -> [u64; 2] {
         self.numbers
     }
 
     /// The tracked paths.
-    pub(super) fn roots(&self) -> &[PathBuf] {
+    pub(crate) fn roots(&self) -> &[PathBuf] {
         &self.roots
     }
 
     /// Paths of the older state.
-    pub(super) fn old_states(&self) -> Lookup<'_> {
+    pub(crate) fn old_states(&self) -> Lookup<'_> {
         Lookup::new(self.source, &self.old)
     }
 
     /// Paths of the newer state.
-    pub(super) fn new_states(&self) -> Lookup<'_> {
+    pub(crate) fn new_states(&self) -> Lookup<'_> {
         Lookup::new(self.source, &self.new)
     }
 
     /// How differences are shown on a terminal, without colours.
-    pub(super) fn options(&self) -> DiffOptions<'_> {
+    pub(crate) fn options(&self) -> DiffOptions<'_> {
         DiffOptions { escape: true, ..DiffOptions::new(self.source, &self.roots) }
     }
 
     /// The lines of some changes, until `take` wants no more.
-    pub(super) fn lines(
+    pub(crate) fn lines(
         &self,
         changes: &[Change],
         options: &DiffOptions<'_>,
@@ -112,7 +112,7 @@ impl<'a> States<'a> {
     }
 
     /// The lines of a file that has another name now.
-    pub(super) fn renamed(
+    pub(crate) fn renamed(
         &self,
         gone: &Change,
         made: &Change,
@@ -149,7 +149,7 @@ impl<'a> States<'a> {
     }
 
     /// Writes a patch of these changes.
-    pub(super) fn write_patch(
+    pub(crate) fn write_patch(
         &self,
         out: &mut dyn Write,
         changes: &[Change],

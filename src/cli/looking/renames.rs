@@ -24,10 +24,10 @@ const TIMEOUT: Duration = Duration::from_millis(50);
 const LEAST_SIMILAR_PERCENT: usize = 50;
 
 /// The created file → the deleted one, by index.
-pub(super) type Renames = BTreeMap<usize, usize>;
+pub(crate) type Renames = BTreeMap<usize, usize>;
 
 /// Finds the renames. A file that cannot be read is none.
-pub(super) fn renames(changes: &[Change], states: &States<'_>) -> Renames {
+pub(crate) fn renames(changes: &[Change], states: &States<'_>) -> Renames {
     let mut renames = Renames::new();
     let mut gone: Vec<usize> = files(changes, ChangeType::Deleted);
     let mut made: Vec<usize> = files(changes, ChangeType::Created);
