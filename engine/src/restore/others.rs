@@ -340,7 +340,7 @@ impl Restored {
         for git_dir in repositories.worked_on_between(source, &self.before, &self.after)? {
             let is_in =
                 |path: &&[u8]| *path == git_dir || byte_path::relative_to(path, &git_dir).is_some();
-            let is_meant = only.is_empty() || only.iter().any(|path| is_in(&path));
+            let is_meant = only.is_empty() || only.iter().any(is_in);
             if is_meant && changed.in_window(&changed.repositories, &git_dir, self.window) {
                 touched.git_dirs.insert(git_dir);
             }

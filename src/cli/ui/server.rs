@@ -337,7 +337,7 @@ fn events(app: Arc<App>, asked: &Asked) -> Response {
                 return None;
             }
             let told = news.borrow_and_update().clone();
-            let is_meant = session.is_empty() || told.iter().any(|id| *id == session);
+            let is_meant = session.is_empty() || told.contains(&session);
             if is_meant && !told.is_empty() {
                 let text = serde_json::Value::from(told.to_vec()).to_string();
                 let event = Ok::<_, Infallible>(Event::default().event("sessions").data(text));

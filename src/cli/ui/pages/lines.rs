@@ -210,7 +210,10 @@ mod tests {
             MarkedLine::remark(LineKind::File, "a.txt".to_owned()),
             MarkedLine::remark(LineKind::Hunk, "@@ -3,3 +3,4 @@".to_owned()),
             line(LineKind::Same, "three", 3),
-            MarkedLine { words: vec![0..4], ..line(LineKind::Removed, "four <b>", 4) },
+            MarkedLine {
+                words: std::iter::once(0..4).collect(),
+                ..line(LineKind::Removed, "four <b>", 4)
+            },
             line(LineKind::Added, "4", 4),
             line(LineKind::Added, "4.5", 5),
             line(LineKind::Same, "five", 6),

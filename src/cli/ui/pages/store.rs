@@ -108,8 +108,11 @@ fn usage(app: &App, out: &mut Html) -> Result<(), Failure> {
     if !held.largest_paths.is_empty() {
         html!(out, "<h3>Paths that take most, over all versions</h3>");
         let paths = held.largest_paths.iter();
-        let paths: Vec<_> =
-            paths.map(|it| (crate::cli::render::shown(it.path.as_os_str().as_encoded_bytes()), it.bytes.stored)).collect();
+        let paths: Vec<_> = paths
+            .map(|it| {
+                (crate::cli::render::shown(it.path.as_os_str().as_encoded_bytes()), it.bytes.stored)
+            })
+            .collect();
         bars(out, &paths);
     }
     html!(out, "</section>");

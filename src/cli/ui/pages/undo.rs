@@ -251,7 +251,7 @@ fn plan_page(app: &App, asked: &Asked, undo: &Undo, planned: &Report, note: Opti
             hidden(&mut out, key, value);
         }
     }
-    if !planned.conflicts.is_empty() || asked.get("conflicts") != "" {
+    if !planned.conflicts.is_empty() || !asked.get("conflicts").is_empty() {
         conflicts(&mut out, asked, planned, &roots);
     }
     let blocked = &planned.restore.blocked;
