@@ -18,6 +18,7 @@ use crate::config::nearest::is_like;
 use crate::sandbox::NamespaceError;
 #[cfg(feature = "archive")]
 use nono_archive::remote::{AddressError, RemoteError};
+use nono_engine::events::EventError;
 use nono_engine::fork::ForkError;
 use nono_engine::history::HistoryError;
 use nono_engine::import::ImportSessionError;
@@ -455,6 +456,16 @@ impl From<StoreError> for CliError {
 impl From<WhenError> for CliError {
     fn from(error: WhenError) -> Self {
         Self::usage(error.to_string())
+    }
+}
+
+impl From<EventError> for CliError {
+    fn from(error: EventError) -> Self {
+        match error {
+            EventError::Io(error) => error.into(),
+            EventError::Manifest(error) => error.into(),
+            EventError::Cursor { .. } => Self::usage(error.to_string()),
+        }
     }
 }
 

@@ -266,6 +266,13 @@ const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
             ("nono grep -l --all API_KEY", "the files that ever had it, in the whole store"),
         ],
     ),
+    (
+        "events",
+        [
+            ("nono events", "all facts of the store"),
+            ("nono events --follow", "the same, and each new one as it happens"),
+        ],
+    ),
     #[cfg(feature = "archive")]
     (
         "archive create",

@@ -27,7 +27,9 @@ pub(super) const GROUPS: &[Group] = &[
     },
     Group {
         title: "Look",
-        commands: &["ui", "list", "show", "log", "blame", "grep", "find", "cat", "umount"],
+        commands: &[
+            "ui", "list", "show", "log", "blame", "grep", "find", "cat", "events", "umount",
+        ],
     },
     Group { title: "Take back", commands: &["review", "resume"] },
     Group { title: "Record", commands: &["snapshot", "pin", "unpin"] },

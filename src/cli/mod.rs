@@ -32,6 +32,7 @@ mod launch;
 pub(crate) mod looking;
 mod maker;
 mod manual;
+mod metrics;
 mod offer;
 mod output;
 mod pager;
@@ -203,6 +204,7 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
         Command::Log(args) => commands::log::run(&args, &store, context),
         Command::Blame(args) => commands::blame::run(&args, &store, context),
         Command::Grep(args) => commands::grep::run(&args, &store, context),
+        Command::Events(args) => commands::events::run(&args, &store, context),
         Command::Import(args) => commands::import::run(&args, &store, context),
         #[cfg(feature = "archive")]
         Command::Push(args) => commands::push::run(&args, &store, context),

@@ -24,6 +24,7 @@ mod damaged_sessions;
 mod day;
 mod denials;
 mod doctor;
+mod events;
 mod extremes;
 mod faults;
 mod fixture;

@@ -19,6 +19,7 @@ pub(super) mod container;
 pub(super) mod diff;
 pub(super) mod diff_sides;
 pub(super) mod doctor;
+pub(super) mod events;
 pub(super) mod find;
 #[cfg(feature = "mount")]
 pub(super) mod fork;

@@ -26,7 +26,7 @@ use nono_archive::{ArchiveError, ArchiveReport};
 use nono_engine::path_text::Shown;
 use nono_engine::progress::Progress;
 use nono_engine::session::{CatalogError, Purpose, SnapshotId};
-use nono_engine::snapshot::SessionDir;
+use nono_engine::snapshot::{PushNote, SessionDir};
 use nono_engine::sys;
 
 /// Arguments of `nono push`.
@@ -210,7 +210,10 @@ fn push_to(
         let done = done.and_then(|numbers| {
             let request =
                 PushRequest { session, numbers, encryption: &encryption, full: args.full };
-            push(&place, &request, &*bar, &mut |one| pushed.push(one))
+            push(&place, &request, &*bar, &mut |one| {
+                note(session, &report.remote, &one, context);
+                pushed.push(one);
+            })
         });
         report.snapshots.extend(pushed);
         match done {
@@ -233,6 +236,20 @@ fn push_to(
     }
     bar.finish();
     Ok(report)
+}
+
+/// Notes a stored archive in its session. Without the note the archive is stored all the same.
+fn note(session: &SessionDir, remote: &str, pushed: &PushedSnapshot, context: &Context) {
+    let Some(archive) = &pushed.archive else { return };
+    let note = PushNote {
+        at: Timestamp::now(),
+        snapshot: pushed.snapshot,
+        remote: remote.to_owned(),
+        archive: archive.name.to_string(),
+    };
+    if let Err(error) = session.note_push(&note) {
+        context.warn(format_args!("the push is not noted: {error}"));
+    }
 }
 
 /// Refuses a directory in the store: the folder of a session there is the session itself, and goes

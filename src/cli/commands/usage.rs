@@ -11,6 +11,7 @@ use crate::cli::Outcome;
 use crate::cli::args::{StoreArgs, ThreadArgs, real_home};
 use crate::cli::context::{BOLD, Context, DIM};
 use crate::cli::error::CliError;
+use crate::cli::metrics::Metrics;
 use crate::cli::progress::Bar;
 use crate::cli::render::{byte_size, project_name};
 use nono_engine::fork::Forks;
@@ -18,7 +19,7 @@ use nono_engine::gc::{
     Bytes, CleanupOptions, Holdings, SessionHoldings, UnreadSession, disk_usage, measure_holdings,
 };
 use nono_engine::path_text::{Shown, serde_path, serde_paths};
-use nono_engine::session::{Catalog, SessionSummary};
+use nono_engine::session::{Catalog, SessionSummary, project_of};
 
 /// Arguments of `nono rollback usage`.
 #[derive(Debug, Args)]
@@ -28,6 +29,9 @@ pub(in crate::cli) struct UsageArgs {
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
+    /// Print numbers in the text format of Prometheus, for a textfile collector
+    #[arg(long, conflicts_with = "json")]
+    prometheus: bool,
 }
 
 /// Maximum number of the largest paths that are named.
@@ -81,6 +85,8 @@ struct SessionReport {
     /// The same, uncompressed.
     needed_plain_bytes: u64,
     pinned: bool,
+    #[serde(skip)]
+    started: jiff::Timestamp,
 }
 
 #[derive(Debug, Serialize)]
@@ -122,6 +128,8 @@ pub(in crate::cli) fn run(args: &UsageArgs, store: &StoreArgs, context: &Context
         (report.total_bytes > 0).then(|| report.plain_bytes as f64 / report.total_bytes as f64);
     if args.json {
         context.json(&report)?;
+    } else if args.prometheus {
+        context.out_bytes().write_all(report.metrics().to_string().as_bytes())?;
     } else {
         print(&report, context)?;
     }
@@ -190,7 +198,7 @@ fn add(root: &Path, options: &CleanupOptions<'_>, report: &mut Report) -> Result
     for (summary, held) in summaries.into_iter().zip(&holdings.sessions).rev() {
         let name = summary.project();
         let of_project = holdings.projects.get(&name).copied().unwrap_or_default();
-        let SessionSummary { session_id, pinned, tracked_paths, .. } = summary;
+        let SessionSummary { session_id, pinned, tracked_paths, started, .. } = summary;
         let project = projects.entry(name).or_insert_with(|| ProjectReport {
             tracked_paths,
             bytes: of_project.stored,
@@ -205,6 +213,7 @@ fn add(root: &Path, options: &CleanupOptions<'_>, report: &mut Report) -> Result
             needed_bytes: needed.stored,
             needed_plain_bytes: needed.plain,
             pinned,
+            started,
         });
     }
     report.projects.extend(projects.into_values());
@@ -214,6 +223,53 @@ fn add(root: &Path, options: &CleanupOptions<'_>, report: &mut Report) -> Result
     });
     report.largest_paths.extend(paths);
     Ok(())
+}
+
+impl Report {
+    /// The report as numbers for Prometheus. The tracked paths of a project are its label.
+    fn metrics(&self) -> Metrics {
+        let mut metrics = Metrics::default();
+        let total = [
+            ("nono_store_disk_bytes", "Space on the disk.", self.disk_bytes),
+            ("nono_store_object_bytes", "Recorded contents.", self.total_bytes),
+            ("nono_store_plain_bytes", "Recorded contents, uncompressed.", self.plain_bytes),
+            ("nono_store_shared_bytes", "Space that several projects need.", self.shared_bytes),
+            ("nono_store_unneeded_bytes", "Space that no session needs.", self.unneeded_bytes),
+            (
+                "nono_unread_sessions",
+                "Sessions that cannot be read.",
+                self.unread_sessions.len() as u64,
+            ),
+        ];
+        for (name, help, value) in total {
+            metrics.family(name, help).sample(None, value as f64);
+        }
+        let of_projects: [(&str, &str, fn(&ProjectReport) -> f64); 4] = [
+            ("nono_sessions", "Sessions of a project.", |it| it.sessions.len() as f64),
+            ("nono_pinned_sessions", "Pinned sessions of a project.", |it| {
+                it.sessions.iter().filter(|session| session.pinned).count() as f64
+            }),
+            ("nono_project_bytes", "Space that the removal of a project's sessions frees.", |it| {
+                it.bytes as f64
+            }),
+            ("nono_last_session_timestamp_seconds", "Begin of a project's newest session.", |it| {
+                let begins = it.sessions.iter().map(|session| session.started.as_second());
+                begins.max().unwrap_or_default() as f64
+            }),
+        ];
+        for (name, help, value) in of_projects {
+            let mut family = metrics.family(name, help);
+            for project in &self.projects {
+                let label = project_of(&project.tracked_paths);
+                family.sample(Some(("project", &label)), value(project));
+            }
+        }
+        let mut family = metrics.family("nono_fork_bytes", "Space of the layers of a fork.");
+        for fork in &self.forks {
+            family.sample(Some(("fork", &fork.name)), fork.bytes as f64);
+        }
+        metrics
+    }
 }
 
 /// A size, and what it is uncompressed where that is more.
