@@ -22,6 +22,7 @@ mod event;
 #[cfg(feature = "cli")]
 pub mod install;
 mod journal;
+mod news;
 mod outside;
 mod place;
 mod recorder;
@@ -32,6 +33,7 @@ mod title;
 pub use caller::Caller;
 pub use event::{Call, Client, Event, EventKind, parse};
 pub use journal::{Journal, Mishap};
+pub use news::Known;
 pub use outside::{NamedPath, look_at};
 pub use place::{is_of_system, project_of};
 pub use recorder::{RecordStepError, Recorder, record_actions};

@@ -6,6 +6,7 @@
 //!   <client>-<hash of the id>/  one agent session
 //!     lock                      held by the worker
 //!     state.json                session, state machine, the last event that was handled
+//!     news                      what the hook of the next prompt tells the agent
 //!     notice                    what the next hook at which a person looks has to show
 //!     <time>-<pid>.event        events that were not handled yet; their names sort by time
 //! ```
@@ -21,6 +22,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::event::Event;
+use super::news::{Known, MAX_NEWS_BYTES};
 use super::state::AgentState;
 use nono_engine::object::ContentHash;
 use nono_engine::session::aging_until;
@@ -32,6 +34,7 @@ pub(super) const AGENTS: &str = ".agents";
 const LOCK: &str = "lock";
 const STATE: &str = "state.json";
 const NOTICE: &str = "notice";
+const NEWS: &str = "news";
 const SUFFIX: &[u8] = b".event";
 /// Maximum number of bytes of one of the files.
 const MAX_BYTES: u64 = 1 << 20;
@@ -82,6 +85,9 @@ pub struct Kept {
     /// The known facts of the agent session.
     #[serde(default)]
     pub agent: AgentState,
+    /// The restores that the agent was told of.
+    #[serde(default)]
+    pub known: Known,
     /// When the session could not be begun, for the last time.
     #[serde(default)]
     pub refused: Option<Timestamp>,
@@ -189,6 +195,21 @@ impl Spool {
     pub fn take_notice(&self) -> Option<String> {
         let bytes = self.dir.read(NOTICE.as_bytes(), MAX_BYTES).ok()?;
         self.dir.remove_file(NOTICE.as_bytes()).ok()?;
+        String::from_utf8(bytes).ok()
+    }
+
+    /// Leaves what the hook of a prompt tells the agent, once, in place of what no hook took.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn leave_news(&self, text: &str) -> Result<(), SpoolError> {
+        Ok(self.dir.replace_file(NEWS.as_bytes(), text.as_bytes(), 0o600, false)?)
+    }
+
+    /// The rest, for the hook that removes it.
+    pub fn take_news(&self) -> Option<String> {
+        let bytes = self.dir.read(NEWS.as_bytes(), MAX_NEWS_BYTES as u64).ok()?;
+        self.dir.remove_file(NEWS.as_bytes()).ok()?;
         String::from_utf8(bytes).ok()
     }
 

@@ -6,6 +6,7 @@
 //! trusted with more, and nobody waits for a slow client: a conversation has a deadline as a whole,
 //! and ends when the command has.
 
+use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::commands::snapshot::SnapshotReport;
 use super::error::CliError;
-use crate::agent::{AgentState, EventKind, SpooledEvent, record_actions};
+use crate::agent::{AgentState, EventKind, Known, SpooledEvent, record_actions};
 use crate::sandbox::is_inside;
 use nono_engine::path_text::Shown;
 use nono_engine::session::{Recording, check_label};
@@ -62,6 +63,10 @@ enum Request {
 enum Reply {
     Taken(SnapshotReport),
     Noted,
+    /// An event was noted, and this is for the agent.
+    Told {
+        news: String,
+    },
     #[cfg(feature = "mcp")]
     Answered(crate::mcp::Answer),
     Refused {
@@ -75,18 +80,20 @@ pub(super) struct Asked<'a> {
     manager: &'a SnapshotManager,
     /// The recording, if it is a run.
     run: Option<&'a Recording>,
+    /// Whether agents are told of an undo.
+    tells_agents: bool,
 }
 
 impl<'a> Asked<'a> {
     /// A recorded run.
-    pub(super) fn of_run(recording: &'a Recording) -> Self {
-        Self { manager: recording.manager(), run: Some(recording) }
+    pub(super) fn of_run(recording: &'a Recording, tells_agents: bool) -> Self {
+        Self { manager: recording.manager(), run: Some(recording), tells_agents }
     }
 
     /// A fork, whose states this records.
     #[cfg(feature = "mount")]
     pub(super) fn of_fork(manager: &'a SnapshotManager) -> Self {
-        Self { manager, run: None }
+        Self { manager, run: None, tells_agents: false }
     }
 }
 
@@ -180,11 +187,18 @@ struct Served {
     events: u64,
     /// The agent sessions in the run, the one that was heard of last first.
     agents: Vec<(AgentSession, AgentState)>,
+    /// The restores that each of them knows of.
+    known: HashMap<AgentSession, Known>,
 }
 
 impl Served {
-    /// Takes the steps that an event asks for, in the run's own session.
-    fn event(&mut self, spooled: &SpooledEvent, asked: Asked<'_>) -> Result<(), String> {
+    /// Takes the steps that an event asks for, in the run's own session. Gives the news for the
+    /// agent, at a prompt.
+    fn event(
+        &mut self,
+        spooled: &SpooledEvent,
+        asked: Asked<'_>,
+    ) -> Result<Option<String>, String> {
         const MOST_AGENTS: usize = 100;
         if self.events == MAX_EVENTS {
             return Err(format!("{MAX_EVENTS} events were handled, and that is all"));
@@ -207,10 +221,10 @@ impl Served {
                     metadata.agent = Some(agent.clone());
                     manager.save_session_metadata(&metadata).map_err(|error| error.to_string())?;
                 }
-                self.agents.insert(0, (agent, AgentState::default()));
+                self.agents.insert(0, (agent.clone(), AgentState::default()));
             }
         }
-        let Some((_, state)) = self.agents.first_mut() else { return Ok(()) };
+        let Some((_, state)) = self.agents.first_mut() else { return Ok(None) };
         let actions = state.advance(event);
         let settle = |step: &mut Step| {
             if matches!(event.kind, EventKind::Before(_)) && spooled.is_released() {
@@ -222,7 +236,13 @@ impl Served {
         if matches!(event.kind, EventKind::Before(_)) && spooled.is_released() {
             state.began_unseen();
         }
-        taken.map_err(|error| error.to_string())
+        taken.map_err(|error| error.to_string())?;
+        let known = self.known.entry(agent).or_default();
+        let is_prompt = matches!(event.kind, EventKind::Prompt { .. }) && event.subagent.is_none();
+        if !asked.tells_agents || !is_prompt && !known.is_empty() {
+            return Ok(None);
+        }
+        known.news(manager.session()).map_err(|error| error.to_string())
     }
 }
 
@@ -267,7 +287,8 @@ fn reply(request: &[u8], asked: Asked<'_>, served: &mut Served) -> Reply {
         Err(error) => return refused(format!("not a request: {error}")),
         Ok(Request::Event(event)) => {
             return match served.event(&event, asked) {
-                Ok(()) => Reply::Noted,
+                Ok(None) => Reply::Noted,
+                Ok(Some(news)) => Reply::Told { news },
                 Err(reason) => refused(reason),
             };
         }
@@ -404,7 +425,8 @@ fn converse(socket: &Path, request: &Request) -> Result<Reply, CliError> {
 
 /// Inside: tells the supervisor of an event, and waits until its steps are taken or the deadline is
 /// over. What the supervisor has got by then, it handles all the same.
-pub(super) fn tell(socket: &Path, event: &SpooledEvent) -> io::Result<()> {
+/// Gives the news for the agent.
+pub(super) fn tell(socket: &Path, event: &SpooledEvent) -> io::Result<Option<String>> {
     let deadline = Instant::now() + Duration::from_millis(event.deadline_ms);
     let stream = UnixStream::connect(socket)?;
     stream.set_nonblocking(true)?;
@@ -415,11 +437,12 @@ pub(super) fn tell(socket: &Path, event: &SpooledEvent) -> io::Result<()> {
     peer.write_all(&request)?;
     let mut line = String::new();
     match BufReader::new(peer).read_line(&mut line) {
-        Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(None),
         Err(error) => Err(error),
         Ok(_) => match serde_json::from_str(&line) {
             Ok(Reply::Refused { reason }) => Err(io::Error::other(reason)),
-            _ => Ok(()),
+            Ok(Reply::Told { news }) => Ok(Some(news)),
+            _ => Ok(None),
         },
     }
 }

@@ -125,6 +125,8 @@ pub struct Settings {
     pub compression: Sourced<Compression>,
     /// Whether an agent may restore files through `nono mcp`.
     pub mcp_restore: Sourced<bool>,
+    /// Whether an agent is told, at its next prompt, of an undo, a restore or a merge.
+    pub tell_agents: Sourced<bool>,
     /// Names and paths with contents that `nono mcp` hides, as globs; `None` means the usual ones.
     pub mcp_hidden: Option<Vec<String>>,
     /// The remote that gets each run when it has ended, by name.
@@ -175,6 +177,7 @@ strict_table! {
         force_include: Vec<String>,
         use_gitignore: bool,
         mcp_restore: bool,
+        tell_agents: bool,
         mcp_hidden: Vec<String>,
         push_after_run: String,
     }
@@ -282,6 +285,10 @@ impl Settings {
                 Compression::default(),
             )?,
             mcp_restore: match table.mcp_restore {
+                Some(value) => Sourced { value, origin: Origin::File },
+                None => Sourced { value: true, origin: Origin::Default },
+            },
+            tell_agents: match table.tell_agents {
                 Some(value) => Sourced { value, origin: Origin::File },
                 None => Sourced { value: true, origin: Origin::Default },
             },
@@ -419,6 +426,12 @@ impl Settings {
                 "name_run_later",
                 json!(self.name_run_later.value),
                 self.name_run_later.origin == Origin::File,
+                "",
+            ),
+            rule(
+                "tell_agents",
+                json!(self.tell_agents.value),
+                self.tell_agents.origin == Origin::File,
                 "",
             ),
             rule("mcp_hidden", json!(self.mcp_hidden()), self.mcp_hidden.is_some(), "--hide"),

@@ -38,6 +38,8 @@ class Model:
         # What the model saw: (word, number of the result since the word, text).
         self.results = {}
         self.complaints = []
+        # The bodies of the requests, oldest first.
+        self.requests = []
         model = self
 
         class Handler(Exchange):
@@ -63,6 +65,7 @@ class Model:
         """The events of the answer to a request, or `None` where nothing is known of its path."""
         for suffix, protocol in PROTOCOLS.items():
             if path.endswith(suffix):
+                self.requests.append(json.dumps(request, ensure_ascii=False))
                 conversation = list(protocol.conversation(request))
                 message = self.next_message(conversation) if request.get("tools") else []
                 return protocol.events(message, request)

@@ -22,7 +22,8 @@ from model import Later, Model
 
 # Most seconds of one session of a client.
 TIMEOUT = 90
-MAIN, PART, MORE = "SCRIPT-main", "SCRIPT-part", "SCRIPT-more"
+MAIN, PART, MORE, LAST = "SCRIPT-main", "SCRIPT-part", "SCRIPT-more", "SCRIPT-last"
+NEWS = "[nono] Since your last turn"
 LABEL = "before the last file"
 
 
@@ -215,8 +216,23 @@ def with_hooks(arguments, client_class, results):
         day.work(client.resume(f"now do what {MORE} says"), MORE)
         wanted += [("user_edits", {"user.txt": "user\n"}), ("tool", {"more.txt": "more\n"})]
         judge(day, wanted)
+        learns(day, client, model)
         day.nono("agent", "uninstall", client.name, "--user")
         day.same("uninstall after the work gives it back too", day.configuration(), before)
+
+
+def learns(day, client, model):
+    """The undo of a step reaches the model with the next prompt, and no earlier."""
+    day.check("no request before the undo told of one", not any(NEWS in it for it in model.requests))
+    model.scripts[LAST] = client.create("last.txt", "last\n")
+    before = len(model.requests)
+    day.work(client.resume(f"at last do what {LAST} says"), LAST)
+    told = [it for it in model.requests[before:] if NEWS in it]
+    day.check("the model learns of the undo", bool(told), model.requests[before:][-1:])
+    if told:
+        text = told[-1][told[-1].index(NEWS):][:1200]
+        day.check("it learns which files came back", "src/a.rs" in text, text)
+        day.same("it learns of it once", told[-1].count(NEWS), 1)
 
 
 def judge(day, wanted):

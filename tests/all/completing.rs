@@ -123,7 +123,7 @@ fn settings_are_offered_with_their_values() {
     assert!(keys.len() > 15, "{keys:?}");
     for key in &keys {
         let value = match key.as_str() {
-            "record" | "use_gitignore" | "mcp_restore" | "name_run_later" => "true",
+            "record" | "use_gitignore" | "mcp_restore" | "name_run_later" | "tell_agents" => "true",
             "ignored" => "all",
             "compression" => "small",
             "exclude_patterns" | "exclude_globs" | "force_include" | "mcp_hidden" => "a",

@@ -65,6 +65,7 @@ mod mount_command;
 mod mount_tools;
 mod naming;
 mod newest_version;
+mod news;
 #[path = "../shared/not_run.rs"]
 mod not_run;
 mod object_server;

@@ -13,7 +13,7 @@ use super::EventError;
 use super::fact::{Damage, Fact, Record, Restored};
 use crate::layout;
 use crate::snapshot::{
-    ManifestError, RestoreRecord, SessionDir, SessionMetadata, SessionOrigin, StepEntry, standing,
+    ManifestError, RestoreRecord, SessionDir, SessionMetadata, SessionOrigin, StepEntry,
 };
 use crate::sys::{self, Dir, DirWatch, FileTime, Stat};
 
@@ -320,26 +320,12 @@ fn add_facts(
         let (exit_code, changes) = (metadata.exit_code, metadata.changes);
         facts.push((ended, Fact::SessionEnded { exit_code, changes }));
     }
-    if let Some(fork) = merged_fork(metadata)
+    if let Some(fork) = metadata.merged_fork()
         && !seen.merged
     {
         facts.push((ended, Fact::Merge { fork: fork.to_owned(), changes: metadata.changes }));
     }
     Ok(())
-}
-
-/// The command of a session that records a merge.
-const MERGE: [&str; 3] = ["nono", "fork", "merge"];
-
-/// The fork whose merge a session records.
-fn merged_fork(metadata: &SessionMetadata) -> Option<&str> {
-    match metadata.command.as_slice() {
-        [nono, fork, merge, name, ..] if [nono, fork, merge].map(String::as_str) == MERGE => {
-            let is_done = metadata.exit_code == Some(0) && !metadata.received;
-            is_done.then_some(name)
-        }
-        _ => None,
-    }
 }
 
 fn step_fact(step: &StepEntry) -> Fact {
@@ -373,8 +359,6 @@ fn add_restores(
 
 /// The kind of a restore, by those before it.
 fn restore_fact(record: &RestoreRecord, before: &[RestoreRecord], restore: u64) -> Fact {
-    let is_whole = !record.is_partial && !record.undoes_steps;
-    let reverts = |earlier: &RestoreRecord| earlier.safety_snapshot == Some(record.snapshot);
     let restored = Restored {
         restore,
         snapshot: record.snapshot,
@@ -384,7 +368,7 @@ fn restore_fact(record: &RestoreRecord, before: &[RestoreRecord], restore: u64) 
     };
     if record.undoes_steps {
         Fact::Undo(restored)
-    } else if is_whole && standing(before).iter().any(reverts) {
+    } else if record.is_redo(before) {
         Fact::Redo(restored)
     } else if record.snapshot == 0 {
         Fact::Undo(restored)

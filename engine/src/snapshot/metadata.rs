@@ -150,6 +150,9 @@ pub struct SessionMetadata {
     pub extra: BTreeMap<String, serde_json::Value>,
 }
 
+/// The command of a session that records the merge of a fork, in front of the fork's name.
+const MERGE: [&str; 3] = ["nono", "fork", "merge"];
+
 fn is_unset(flag: &bool) -> bool {
     !flag
 }
@@ -231,6 +234,16 @@ impl SessionMetadata {
     pub fn was_added(&self, number: u64) -> bool {
         let marked = &self.received_snapshots;
         !self.received && !marked.contains(&0) && marked.contains(&number)
+    }
+
+    /// The fork whose merge it records, if that is done.
+    pub fn merged_fork(&self) -> Option<&str> {
+        match self.command.as_slice() {
+            [nono, fork, merge, name, ..] if [nono, fork, merge].map(String::as_str) == MERGE => {
+                (self.exit_code == Some(0) && !self.received).then_some(name)
+            }
+            _ => None,
+        }
     }
 
     /// Whether and why a snapshot was removed.

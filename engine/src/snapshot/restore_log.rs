@@ -34,6 +34,14 @@ pub struct RestoreRecord {
     pub has_merged: bool,
 }
 
+impl RestoreRecord {
+    /// Whether it took back one of the restores before it, as a whole.
+    pub fn is_redo(&self, before: &[Self]) -> bool {
+        let reverts = |earlier: &Self| earlier.safety_snapshot == Some(self.snapshot);
+        !self.is_partial && !self.undoes_steps && standing(before).iter().any(reverts)
+    }
+}
+
 /// How much of a session is undone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Undone {

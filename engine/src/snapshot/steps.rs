@@ -16,7 +16,7 @@ use crate::manifest::{
 use crate::path_text::serde_paths;
 
 /// The agent session that a session records.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AgentSession {
     /// The client: `claude-code`, `codex`, `gemini`, `opencode`, or another name.
     pub client: String,

@@ -4,13 +4,16 @@ import { spawn } from "node:child_process"
 
 const PROGRAM = __PROGRAM__
 
-// Never throws, and never waits longer than the hook's own deadline.
+// Never throws, and never waits longer than the hook's own deadline. Gives what the hook printed.
 function tell(event) {
   return new Promise((resolve) => {
     try {
-      const hook = spawn(PROGRAM, ["hook", "opencode"], { stdio: ["pipe", "ignore", "ignore"] })
+      const hook = spawn(PROGRAM, ["hook", "opencode"], { stdio: ["pipe", "pipe", "ignore"] })
       const timer = setTimeout(resolve, 5000)
-      const done = () => { clearTimeout(timer); resolve() }
+      let said = ""
+      hook.stdout.on("data", (data) => { if (said.length < 65536) said += data })
+      hook.stdout.on("error", () => {})
+      const done = () => { clearTimeout(timer); resolve(said) }
       hook.on("error", done)
       hook.on("close", done)
       hook.stdin.on("error", () => {})
@@ -49,7 +52,13 @@ export const Nono = async ({ directory, worktree }) => {
       if (!id || top(id) !== id) return
       const parts = output?.parts ?? []
       const prompt = parts.filter((part) => part?.type === "text" && !part.synthetic).map((part) => part.text).join("\n")
-      await tell(about("UserPromptSubmit", id, { prompt }))
+      const said = await tell(about("UserPromptSubmit", id, { prompt }))
+      try {
+        const text = said && JSON.parse(said)?.hookSpecificOutput?.additionalContext
+        const last = parts.at(-1)
+        // A part of its own: ids sort, and a synthetic part is not shown as the person's.
+        if (text && last) parts.push({ ...last, id: last.id + "0", type: "text", synthetic: true, text })
+      } catch {}
     },
     "tool.execute.before": async (input, output) => {
       await tell(about("PreToolUse", top(input.sessionID), {

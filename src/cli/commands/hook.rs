@@ -1,8 +1,9 @@
 //! `nono hook`: what a coding agent's configuration calls at each event of its session.
 //!
-//! It exits with 0, whatever happens: an agent must not notice it. It prints nothing but one
-//! notice, for the person, of databases that are not recorded, at the begin of a session. The event
-//! goes to the supervisor of the run that the agent is in, or else into the spool of the store,
+//! It exits with 0, whatever happens: an agent must not notice it. It prints nothing but two
+//! things: one notice, for the person, of databases that are not recorded, at the begin of a
+//! session, and after an undo the news for the agent, at its next prompt. The event goes to the
+//! supervisor of the run that the agent is in, or else into the spool of the store,
 //! from which a worker takes it ([`crate::agent`]). The hook waits for the worker until its
 //! deadline. What fails is noted in the log of the store.
 
@@ -17,7 +18,7 @@ use jiff::Timestamp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::agent::{
-    Client, Event, EventKind, Journal, Recorder, Spool, SpooledEvent, look_at, parse,
+    Client, Event, EventKind, Journal, Kept, Recorder, Spool, SpooledEvent, look_at, parse,
 };
 use crate::cli::Outcome;
 use crate::cli::args::{CaptureArgs, StoreArgs, surroundings};
@@ -32,7 +33,9 @@ use crate::sandbox::is_inside;
 use nono_engine::diff::relative_to_roots;
 use nono_engine::path_text::Shown;
 use nono_engine::session::RecordRequest;
-use nono_engine::snapshot::{NotCaptured, SessionOrigin, SnapshotManager, Step, StepKind};
+use nono_engine::snapshot::{
+    NotCaptured, SessionDir, SessionOrigin, SnapshotManager, Step, StepKind,
+};
 use nono_engine::sys;
 use nono_engine::walk::is_database;
 
@@ -72,30 +75,62 @@ pub(in crate::cli) fn run(args: &HookArgs, store: &StoreArgs) -> Outcome {
     let root = store.catalog().map(|catalog| catalog.root().to_owned());
     let client = args.client.as_deref();
     match (hook(args, root.as_deref().ok()), &root) {
-        (Ok(Some(notice)), _) => {
-            // The field that the clients show to the person, and not to the model.
-            let answer = serde_json::json!({ "systemMessage": notice });
-            let _ = writeln!(std::io::stdout(), "{answer}");
+        (Ok(said), _) => {
+            if let Some(answer) = said.answer(client.and_then(Client::named)) {
+                let _ = writeln!(std::io::stdout(), "{answer}");
+            }
         }
-        (Ok(None), _) | (Err(_), Err(_)) => {}
+        (Err(_), Err(_)) => {}
         (Err(error), Ok(root)) => Journal::of(root).note(client.unwrap_or("agent"), &error),
     }
     Ok(0)
 }
 
-/// Gives what the client has to show to the person.
-fn hook(args: &HookArgs, root: Option<&Path>) -> Result<Option<String>, CliError> {
+/// What a hook says.
+#[derive(Debug, Default)]
+struct Said {
+    /// To the person.
+    notice: Option<String>,
+    /// To the agent.
+    news: Option<String>,
+}
+
+impl Said {
+    /// The answer in the words of a client; none where there is nothing to say.
+    fn answer(&self, client: Option<Client>) -> Option<serde_json::Value> {
+        let mut answer = serde_json::Map::new();
+        if let Some(notice) = &self.notice {
+            // The field that the clients show to the person, and not to the model.
+            answer.insert("systemMessage".to_owned(), notice.as_str().into());
+        }
+        let event = match client {
+            Some(Client::Gemini) => Some("BeforeAgent"),
+            // The plugin for OpenCode reads the same.
+            Some(Client::ClaudeCode | Client::Codex | Client::OpenCode) => Some("UserPromptSubmit"),
+            None => None,
+        };
+        if let (Some(event), Some(news)) = (event, &self.news) {
+            let context = serde_json::json!({ "hookEventName": event, "additionalContext": news });
+            answer.insert("hookSpecificOutput".to_owned(), context);
+        }
+        (!answer.is_empty()).then(|| answer.into())
+    }
+}
+
+/// Gives what the client has to say.
+fn hook(args: &HookArgs, root: Option<&Path>) -> Result<Said, CliError> {
     let began = Instant::now();
     let text = match &args.event {
         Some(event) => event.as_encoded_bytes().to_vec(),
         None => read_event(began + Duration::from_millis(args.deadline_ms))?,
     };
     let client = args.client.as_deref().and_then(Client::named);
-    let Some(mut event) = parse(client, &text) else { return Ok(None) };
+    let Some(mut event) = parse(client, &text) else { return Ok(Said::default()) };
     if let EventKind::Before(call) | EventKind::After(call) = &mut event.kind {
         look_at(&mut call.paths, std::env::home_dir());
     }
-    let may_tell = matches!(event.kind, EventKind::SessionStart | EventKind::Prompt { .. });
+    let is_prompt = matches!(event.kind, EventKind::Prompt { .. });
+    let may_tell = is_prompt || event.kind == EventKind::SessionStart;
     if event.cwd.is_none() {
         event.cwd = sys::current_dir().ok();
     }
@@ -106,21 +141,25 @@ fn hook(args: &HookArgs, root: Option<&Path>) -> Result<Option<String>, CliError
             Err(error) if !is_inside() => tracing::debug!("no supervisor: {error}"),
             told => {
                 let failed = |error| format!("the supervisor took no step: {error}");
-                return told.map(|()| None).map_err(|error| CliError::failed(failed(error)));
+                let said = |news| Said { notice: None, news };
+                return told.map(said).map_err(|error| CliError::failed(failed(error)));
             }
         }
     }
     if fork_around().is_some() {
         // Its files are not those of the project, and no step of that.
-        return Ok(None);
+        return Ok(Said::default());
     }
-    let Some(root) = root else { return Ok(None) };
+    let Some(root) = root else { return Ok(Said::default()) };
     let root = sys::plain_absolute(root, &sys::current_dir().unwrap_or_default());
     let spool = Spool::of(&root, &spooled.event)?;
     spool.leave(&spooled)?;
     let done = start_worker(&root, &Spool::key(&spooled.event))?;
     wait(&done, began + Duration::from_millis(args.deadline_ms));
-    Ok(may_tell.then(|| spool.take_notice()).flatten())
+    Ok(Said {
+        notice: may_tell.then(|| spool.take_notice()).flatten(),
+        news: is_prompt.then(|| spool.take_news()).flatten(),
+    })
 }
 
 /// The supervisor of the run that this process is in.
@@ -259,6 +298,11 @@ fn try_work(
                 journal.note(&event.client, &error);
             }
         }
+        if settings.tell_agents.value
+            && let Err(error) = leave_news(kept, event, root, &spool)
+        {
+            journal.note(&event.client, &error);
+        }
         note_unseen(kept, spooled);
         has_ended |= event.kind == EventKind::SessionEnd;
     })?;
@@ -267,6 +311,19 @@ fn try_work(
         Spool::forget_old(root);
         let retention = retention::begin(root, &settings, context);
         retention.finish(root, &settings, true, context);
+    }
+    Ok(())
+}
+
+/// Leaves the news for the hook of a prompt. The first look has none.
+fn leave_news(kept: &mut Kept, event: &Event, root: &Path, spool: &Spool) -> Result<(), CliError> {
+    let is_prompt = matches!(event.kind, EventKind::Prompt { .. }) && event.subagent.is_none();
+    let Some(id) = kept.session.as_ref().filter(|_| is_prompt || kept.known.is_empty()) else {
+        return Ok(());
+    };
+    let Ok(session) = SessionDir::open(&root.join(id)) else { return Ok(()) };
+    if let Some(news) = kept.known.news(&session)? {
+        spool.leave_news(&news)?;
     }
     Ok(())
 }
@@ -298,7 +355,7 @@ fn notice_of(session: &Path) -> Option<String> {
     })
 }
 
-fn note_unseen(kept: &mut crate::agent::Kept, spooled: &SpooledEvent) {
+fn note_unseen(kept: &mut Kept, spooled: &SpooledEvent) {
     let Event { kind: EventKind::Before(_), .. } = spooled.event else { return };
     if spooled.is_released() {
         kept.agent.began_unseen();

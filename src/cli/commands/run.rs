@@ -183,6 +183,8 @@ struct Recorder<'a> {
     recording: &'a Recording,
     /// Called as soon as the command has started.
     on_started: &'a dyn Fn(),
+    /// Whether agents are told of an undo.
+    tells_agents: bool,
 }
 
 impl Job<'_> {
@@ -271,13 +273,13 @@ fn supervise_recorded(
     report: &RunReport,
     context: &Context,
 ) -> Result<Ended, NotStarted> {
-    let Recorder { recording, on_started } = recorder;
+    let Recorder { recording, on_started, tells_agents } = recorder;
     let refuse = |error: &io::Error| {
         context.warn(format_args!("`{NONO} snapshot` will not work inside: {error}"));
     };
     let server = Server::bind(launch.listening_dir()).inspect_err(refuse).ok();
     std::thread::scope(|scope| {
-        let asked = Asked::of_run(recording);
+        let asked = Asked::of_run(recording, *tells_agents);
         let start = |server| Server::start(server, scope, asked).inspect_err(refuse).ok();
         // Ends the server however the command ends.
         let serving = server.as_ref().and_then(start);

@@ -44,7 +44,8 @@ pub(super) fn run(job: &Job<'_>, catalog: &Catalog, settings: &Settings) -> Outc
     };
     let mut signals = CommandSignals::take().map_err(signals::refused)?;
     let modes = StoreModes::note(catalog.root())?;
-    let recorder = Recorder { recording: &recording, on_started: &on_started };
+    let tells_agents = settings.tell_agents.value;
+    let recorder = Recorder { recording: &recording, on_started: &on_started, tells_agents };
     let ended = job.start(Some(recorder), &mut signals);
     // Behind the second wall, no command changes a mode of the store.
     if !matches!(ended, Ok(Ended { has_second_wall: true, .. })) {
