@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use lru::LruCache;
 use parking_lot::Mutex as Lock;
 use tokio::sync::watch;
@@ -22,14 +22,17 @@ use super::changed::Changed;
 use super::guard::Guard;
 use super::server::Failure;
 use crate::cli::error::CliError;
+use nono_engine::events::{EventError, EventStream};
 use nono_engine::session::{Catalog, SessionStatus, SessionSummary};
 use nono_engine::snapshot::SessionDir;
 use nono_engine::sys::{self, Dir, FileTime};
 
 /// Comparisons that are remembered, for pages that are loaded piece by piece.
 const MAX_COMPARISONS: NonZeroUsize = NonZeroUsize::new(2).unwrap();
-/// How often the store is looked at while a page is open.
-const LOOK_INTERVAL: Duration = Duration::from_millis(700);
+/// Longest time between the making of a page and its wait for news.
+const MAX_LOADING: SignedDuration = SignedDuration::from_secs(10);
+/// How long a wait for news takes before it is looked whether a page is still open.
+const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The state.
 pub(super) struct App {
@@ -44,6 +47,8 @@ pub(super) struct App {
     pub(super) used: Mutex<Instant>,
     /// Pages that are open.
     pub(super) listeners: Arc<AtomicUsize>,
+    /// Whether a thread waits for facts of the store.
+    is_followed: Lock<bool>,
     known: Lock<HashMap<String, (Stamp, SessionSummary)>>,
     /// Manifests of sessions that were read.
     read_count: AtomicU64,
@@ -101,6 +106,7 @@ impl App {
             idle_time,
             used: Mutex::new(Instant::now()),
             listeners: Arc::default(),
+            is_followed: Lock::default(),
             known: Lock::default(),
             read_count: AtomicU64::new(0),
             compared: Lock::new(LruCache::new(MAX_COMPARISONS)),
@@ -118,8 +124,15 @@ impl App {
     /// A page begins to listen. With the first one, the store is looked at from time to time.
     pub(super) fn open(self: &Arc<Self>) -> Open {
         let news = self.news.subscribe();
-        if self.listeners.fetch_add(1, Ordering::Relaxed) == 0 {
-            tokio::spawn(watch_store(Arc::clone(self)));
+        self.listeners.fetch_add(1, Ordering::Relaxed);
+        if !std::mem::replace(&mut *self.is_followed.lock(), true) {
+            let app = Arc::clone(self);
+            tokio::task::spawn_blocking(move || {
+                if let Err(error) = follow_store(&app) {
+                    *app.is_followed.lock() = false;
+                    tracing::warn!("pages hear no news of the store: {error}");
+                }
+            });
         }
         Open { listeners: Arc::clone(&self.listeners), news }
     }
@@ -183,44 +196,33 @@ impl App {
         listing.sessions.sort_by_cached_key(|summary| Reverse(summary.recency(now)));
         Ok(listing)
     }
-
-    /// The ids of sessions whose manifests are new since the stamps were taken.
-    fn news_since(&self, stamps: &mut HashMap<String, Stamp>) -> Vec<String> {
-        let Ok(sessions) = self.catalog.sessions() else { return Vec::new() };
-        let mut now = HashMap::with_capacity(sessions.len());
-        let mut news = Vec::new();
-        for session in sessions {
-            let Some(stamp) = stamp_of(&session) else { continue };
-            let id = session.id();
-            if stamps.remove(&id) != Some(stamp) {
-                news.push(id.clone());
-            }
-            now.insert(id, stamp);
-        }
-        // Sessions that were removed.
-        news.extend(stamps.drain().map(|(id, _)| id));
-        *stamps = now;
-        news
-    }
 }
 
-/// Looks at the store as long as a page is open, and tells the pages.
-async fn watch_store(app: Arc<App>) {
-    let mut stamps = HashMap::new();
-    let mut is_first = true;
-    while app.listeners.load(Ordering::Relaxed) > 0 {
-        let of = Arc::clone(&app);
-        let looked = tokio::task::spawn_blocking(move || {
-            let news = of.news_since(&mut stamps);
-            (news, stamps)
-        });
-        let Ok((news, known)) = looked.await else { return };
-        stamps = known;
-        if !std::mem::take(&mut is_first) && !news.is_empty() {
+/// Waits for facts of the store as long as a page is open, and tells the pages.
+fn follow_store(app: &App) -> Result<(), EventError> {
+    let mut stream = EventStream::following(app.catalog.root(), None)?;
+    let begin = Timestamp::now();
+    loop {
+        {
+            let mut is_followed = app.is_followed.lock();
+            if app.listeners.load(Ordering::Relaxed) == 0 {
+                *is_followed = false;
+                return Ok(());
+            }
+        }
+        let events = stream.batch()?;
+        // What is older is on the pages already.
+        let is_new = |at: Timestamp| begin.duration_since(at) < MAX_LOADING;
+        let events = events.into_iter().map(|event| event.record);
+        let mut news: Vec<String> =
+            events.filter(|record| is_new(record.at)).filter_map(|record| record.session).collect();
+        news.sort();
+        news.dedup();
+        if !news.is_empty() {
             app.touch();
             app.news.send_replace(news.into());
         }
-        tokio::time::sleep(LOOK_INTERVAL).await;
+        stream.wait(Some(LOOK_INTERVAL), None)?;
     }
 }
 

@@ -199,7 +199,7 @@
     const loaded = new DOMParser().parseFromString(await answer.text(), 'text/html');
     const list = $('ul.tree > *', loaded) && $('ul.tree', loaded);
     if (list) { list.className = ''; $('ul', details).replaceWith(list); }
-    if ($('summary > input', details)?.checked) $$('input[name=path]', details).forEach((box) => { box.checked = true; });
+    if (details.previousElementSibling?.checked) $$('input[name=path]', details).forEach((box) => { box.checked = true; });
   }, true);
 
   // A directory that is chosen is chosen with all that is in it.
@@ -209,12 +209,12 @@
   document.addEventListener('change', (event) => {
     const box = event.target;
     if (box.name === 'path') {
-      const details = box.closest('details');
-      if (details && box.parentElement.tagName === 'SUMMARY') $$('input[name=path]', details).forEach((it) => { it.checked = box.checked; });
+      const details = box.nextElementSibling;
+      if (details?.tagName === 'DETAILS') $$('input[name=path]', details).forEach((it) => { it.checked = box.checked; });
       if (!box.checked) {
-        for (let above = box.parentElement.closest('details'); above; above = above.parentElement.closest('details')) {
-          const top = $('summary > input', above);
-          if (top) top.checked = false;
+        for (let above = box.closest('details'); above; above = above.parentElement.closest('details')) {
+          const top = above.previousElementSibling;
+          if (top?.name === 'path') top.checked = false;
         }
       }
     }

@@ -303,7 +303,11 @@ fn writers(
             return Ok(());
         }
     };
-    html!(out, "<table class=\"diff blame\"><tbody>");
+    html!(
+        out,
+        "<table class=\"diff blame\"><colgroup><col class=\"who\"><col class=\"n\"><col></colgroup>\
+         <tbody>"
+    );
     let mut last = None;
     for (index, line) in found.lines.iter().take(MAX_LINES).enumerate() {
         let writer = &found.writers[line.writer];
@@ -318,7 +322,12 @@ fn writers(
                     if event.origin == Origin::Session && maker.step().is_some() {
                         with.push(("step", &number));
                     }
-                    html!(out, "<a href=\"{}\">{}</a>", address("/session", &with), maker.words());
+                    html!(
+                        out,
+                        "<a href=\"{}\">{}</a>",
+                        address("/session", &with),
+                        plain_words(&maker)
+                    );
                 }
             }
             last = Some(line.writer);
@@ -363,7 +372,12 @@ fn versions_of(app: &App, out: &mut Html, path: &Path) -> Result<(), Failure> {
         if version.origin == Origin::Session && place.number > 0 {
             with.push(if maker.step().is_some() { ("step", &number) } else { ("to", &number) });
         }
-        html!(out, "<a class=\"what\" href=\"{}\">{}</a>", address("/file", &with), maker.words());
+        html!(
+            out,
+            "<a class=\"what\" href=\"{}\">{}</a>",
+            address("/file", &with),
+            plain_words(&maker)
+        );
         match (&version.state, version.size_delta()) {
             (None, _) => html!(out, "<span class=\"kind deleted\">gone</span>"),
             (Some(state), delta) => {
@@ -387,6 +401,11 @@ fn versions_of(app: &App, out: &mut Html, path: &Path) -> Result<(), Failure> {
     }
     html!(out, "</ol>");
     Ok(())
+}
+
+/// The maker of a state in words, without the styles of a terminal.
+fn plain_words(maker: &Maker<'_>) -> String {
+    anstream::adapter::strip_str(&maker.words()).to_string()
 }
 
 /// Writes what changed in a file into a page without a server.

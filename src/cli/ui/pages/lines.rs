@@ -82,7 +82,11 @@ fn first_of_hunk(text: &str) -> Option<usize> {
 }
 
 fn unified(out: &mut Html, lines: &[Numbered<'_>]) {
-    html!(out, "<table class=\"diff unified\"><tbody>");
+    html!(
+        out,
+        "<table class=\"diff unified\"><colgroup><col class=\"n\"><col class=\"n\"><col></colgroup>\
+         <tbody>"
+    );
     for it in lines {
         let (class, sign) = match it.line.kind {
             LineKind::Added => ("added", "+"),

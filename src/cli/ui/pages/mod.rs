@@ -21,7 +21,7 @@ use jiff::{Timestamp, Zoned};
 use super::app::App;
 use super::html::{Html, address, html};
 use super::server::{Answer, Asked, Failure};
-use crate::cli::render::{absolute_time, project_name, relative_time};
+use crate::cli::render::{absolute_time, project_name, relative_time, shown};
 use nono_engine::diff::ChangeSummary;
 use nono_engine::path_text;
 use nono_engine::session::{SessionStatus, SessionSummary};
@@ -122,6 +122,16 @@ fn hidden(out: &mut Html, name: &str, value: &str) {
     html!(out, "<input type=\"hidden\" name=\"{}\" value=\"{}\">", name, value);
 }
 
+/// A whole path as it is shown: `~/shop/cart.py` in the home directory.
+fn named(app: &App, path: &[u8]) -> String {
+    let home = app.home.as_ref().map(|home| home.as_os_str().as_encoded_bytes());
+    let inside = home.and_then(|home| path.strip_prefix(home)?.strip_prefix(b"/"));
+    match inside {
+        Some(inside) => format!("~/{}", shown(inside)),
+        None => shown(path),
+    }
+}
+
 /// A path as an address has it.
 fn path_field(path: &std::path::Path) -> String {
     path_text::encode(path.as_os_str().as_encoded_bytes()).into_owned()
@@ -143,7 +153,7 @@ fn time(out: &mut Html, then: Timestamp) {
 fn duration(begin: Timestamp, end: Timestamp) -> String {
     let seconds = (end.as_second() - begin.as_second()).max(0);
     match seconds {
-        0 => "under a second".to_owned(),
+        0 => "<1s".to_owned(),
         1..60 => format!("{seconds}s"),
         60..3600 => format!("{}m {}s", seconds / 60, seconds % 60),
         3600..86_400 => format!("{}h {}m", seconds / 3600, seconds % 3600 / 60),

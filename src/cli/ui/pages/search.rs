@@ -1,6 +1,6 @@
 //! The search: paths by a part of their name or a glob, and text in everything that is recorded.
 
-use super::{page, path_field, time, title_of};
+use super::{named, page, path_field, time, title_of};
 use crate::cli::past::Past;
 use crate::cli::render::{byte_size, shown};
 use crate::cli::ui::app::App;
@@ -40,7 +40,7 @@ pub(super) fn make(app: &App, asked: &Asked) -> Result<Answer, Failure> {
         return Ok(Answer::Page(page(app, "Search", "", &out)));
     }
     let past = Past::of(&app.catalog, |summary| summary.has_begun && !summary.received)?;
-    paths(&mut out, &past, wanted)?;
+    paths(app, &mut out, &past, wanted)?;
     if asked.get("text") != "no" {
         texts(app, &mut out, &past, wanted)?;
     }
@@ -55,7 +55,7 @@ pub(super) fn make(app: &App, asked: &Asked) -> Result<Answer, Failure> {
     Ok(Answer::Page(page(app, wanted, "", &out)))
 }
 
-fn paths(out: &mut Html, past: &Past, wanted: &str) -> Result<(), Failure> {
+fn paths(app: &App, out: &mut Html, past: &Past, wanted: &str) -> Result<(), Failure> {
     let is_glob = wanted.contains(['*', '?', '[', '{', '/']);
     let text = if is_glob { wanted.to_owned() } else { format!("*{wanted}*") };
     let glob = match PathGlob::new(&text, std::path::Path::new("/")) {
@@ -77,7 +77,7 @@ fn paths(out: &mut Html, past: &Past, wanted: &str) -> Result<(), Failure> {
             out,
             "<li><a class=\"name\" href=\"{}\">{}</a><span class=\"soft\">{}</span>",
             link,
-            shown(&one.path),
+            named(app, &one.path),
             byte_size(one.state.bytes())
         );
         time(out, one.newest.timestamp);
@@ -99,7 +99,7 @@ fn texts(app: &App, out: &mut Html, past: &Past, wanted: &str) -> Result<(), Fai
         }
     };
     let request =
-        TextRequest { pattern: &pattern, paths: &[], depth: Depth::Presence, threads: app.threads };
+        TextRequest { pattern: &pattern, paths: &[], depth: Depth::Lines, threads: app.threads };
     let found = history::search_text(&request, &past.sessions, &past.objects, &NoProgress)?;
     html!(
         out,
@@ -116,7 +116,7 @@ fn texts(app: &App, out: &mut Html, past: &Past, wanted: &str) -> Result<(), Fai
             out,
             "<li><a class=\"name\" href=\"{}\">{}</a> <span class=\"soft\">appeared ",
             link,
-            shown(&standing.path)
+            named(app, &standing.path)
         );
         event(out, past, &standing.appeared);
         if let Some(gone) = &standing.gone {

@@ -228,7 +228,7 @@ fn prompt_head(
             here,
             number,
             short,
-            if is_long { "…" } else { "" }
+            if is_long { " …" } else { "" }
         );
     } else {
         html!(
@@ -236,7 +236,7 @@ fn prompt_head(
             "<p class=\"prompt-text\"><b>{}</b> {}{}</p>",
             number,
             short,
-            if is_long { "…" } else { "" }
+            if is_long { " …" } else { "" }
         );
     }
     if is_long {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use jiff::Zoned;
 
-use super::{form_token, hidden, page, project_of};
+use super::{form_token, hidden, named, page, project_of};
 use crate::cli::render::byte_size;
 use crate::cli::ui::app::App;
 use crate::cli::ui::html::{Html, address, html, plural};
@@ -109,9 +109,7 @@ fn usage(app: &App, out: &mut Html) -> Result<(), Failure> {
         html!(out, "<h3>Paths that take most, over all versions</h3>");
         let paths = held.largest_paths.iter();
         let paths: Vec<_> = paths
-            .map(|it| {
-                (crate::cli::render::shown(it.path.as_os_str().as_encoded_bytes()), it.bytes.stored)
-            })
+            .map(|it| (named(app, it.path.as_os_str().as_encoded_bytes()), it.bytes.stored))
             .collect();
         bars(out, &paths);
     }

@@ -69,14 +69,15 @@ impl Tree<'_> {
         let path = path_text::encode(entry.path(changes)).into_owned();
         let mut asked = self.asked.to_vec();
         asked.push(("dir", &path));
+        html!(out, "<li class=\"has-dir\">");
+        self.write_choice(out, entry);
         match is_folded {
             true => {
                 let load = address("/tree", &asked);
-                html!(out, "<li><details data-load=\"{}\"><summary>", load);
+                html!(out, "<details data-load=\"{}\"><summary>", load);
             }
-            false => html!(out, "<li><details open><summary>"),
+            false => html!(out, "<details open><summary>"),
         }
-        self.write_choice(out, entry);
         html!(out, "<span class=\"name dir\">{}/</span>", self.changed.name(row));
         if let Some(change) = entry.change {
             kind(out, changes[change].change_type, false);
@@ -191,8 +192,8 @@ impl Tree<'_> {
                 round((height - 2.0).max(1.0))
             );
             // A name that does not fit is in the title.
-            let room = ((width - 14.0) / 8.2).max(0.0) as usize;
-            if height > 26.0 && room >= 3 {
+            let room = ((width - 16.0) / 10.6).max(0.0) as usize;
+            if height > 32.0 && room >= 3 {
                 let text: String = match name.chars().count() > room {
                     true => name.chars().take(room - 1).chain(['…']).collect(),
                     false => name,
@@ -201,15 +202,15 @@ impl Tree<'_> {
                     out,
                     "<text x=\"{}\" y=\"{}\">{}</text>",
                     round(x + 9.0),
-                    round(y + 20.0),
+                    round(y + 24.0),
                     text
                 );
-                if height > 46.0 {
+                if height > 56.0 {
                     html!(
                         out,
                         "<text class=\"number\" x=\"{}\" y=\"{}\">{}</text>",
                         round(x + 9.0),
-                        round(y + 38.0),
+                        round(y + 46.0),
                         count(total)
                     );
                 }

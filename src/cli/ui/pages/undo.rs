@@ -339,8 +339,12 @@ fn changes(out: &mut Html, title: &'static str, changes: &[Change], roots: &[Pat
     html!(out, "<h2>{} {}</h2><ul class=\"paths\">", title, plural(changes.len() as u64, "path"));
     for change in changes.iter().take(MAX_PATHS) {
         html!(out, "<li><span class=\"name\">{}</span>", below(&change.path, roots));
-        super::tree::kind(out, change.change_type, false);
-        html!(out, "</li>");
+        let (class, word) = match change.change_type {
+            ChangeType::Created => ("created", "brought back"),
+            ChangeType::Deleted => ("deleted", "removed"),
+            ChangeType::Modified | ChangeType::PermissionsChanged => ("modified", "changed back"),
+        };
+        html!(out, "<span class=\"kind {}\">{}</span></li>", class, word);
     }
     if changes.len() > MAX_PATHS {
         html!(
