@@ -1,7 +1,10 @@
 //! `nono fork merge`: what agents did in forks comes into a real git project, or is named.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 
@@ -10,6 +13,7 @@ use crate::forks::has_forks;
 use crate::git_history::settings;
 use crate::observe::{assert_same, observe};
 use crate::scene::contents;
+use crate::terminal::Terminal;
 
 /// A text with four values, each between lines of its own.
 fn text(values: [&str; 4]) -> String {
@@ -96,8 +100,8 @@ fn a_day_with_three_agents(fixture: &Fixture) {
 
     fixture.nono(&["undo", "--yes"]).success();
     assert_eq!(
-        contents(&observe(&fixture.project())).get(&fixture.project().join("text")),
-        contents(&after_first).get(&fixture.project().join("text")),
+        contents(&observe(&fixture.project()))[Path::new("text")],
+        contents(&after_first)[Path::new("text")],
     );
     assert_eq!(read(fixture, "mine"), "mine\n", "it was there before the merge");
     assert_eq!(said(fixture, &["branch", "--list", "fork/b"]), "", "the branch went, too");
@@ -110,8 +114,7 @@ fn a_day_with_three_agents(fixture: &Fixture) {
     assert_eq!(read(fixture, "text"), text(["0"; 4]));
     let now = contents(&observe(&fixture.project()));
     for name in ["text", "shared", "gone", ".env"] {
-        let path = fixture.project().join(name);
-        assert_eq!(now.get(&path), contents(&before).get(&path), "{name}");
+        assert_eq!(now[Path::new(name)], contents(&before)[Path::new(name)], "{name}");
     }
     by_hand(fixture, "git fsck --strict");
     fixture.nono(&["verify", "--all"]).success();
@@ -273,23 +276,36 @@ fn objects_with_other_bytes_and_ways_out_of_the_repository_bring_no_branch() {
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
 }
 
-/// Killed anywhere, a merge leaves the state before, or the merged one, or a journal that leads to
-/// either.
-fn killed_at_each_point(abort: bool) {
+/// Killed anywhere, a merge leaves the state before, or the merged one with its branch, or a journal
+/// that leads to either. What a person does meanwhile is not the merge's.
+fn killed_at_each_point(way: Option<&[&str]>) {
     let fixture = Fixture::in_memory();
     if !has_forks(&fixture) {
         return;
     }
+    settings(&fixture);
     fixture.write("text", text(["0"; 4]));
     fixture.write("gone/file", "gone\n");
-    fork(&fixture, "idea", "sed -i '2s/.*/there/' text; rm -r gone; mkdir new; echo 1 > new/file");
+    by_hand(&fixture, "git init -q && git add . && git commit -qm first");
+    let script = "sed -i '2s/.*/there/' text; rm -r gone; mkdir new; echo 1 > new/file";
+    fork(&fixture, "idea", &format!("{script}; git commit -qam of-idea"));
     fixture.write("text", text(["0", "0", "0", "here"]));
-    let old = contents(&observe(&fixture.project()));
+    fixture.write("edited", "0");
+    // The files of the project, without git and without what a person does later.
+    let files = |fixture: &Fixture| {
+        let mut found = contents(&observe(&fixture.project()));
+        let is_other = |path: &Path| {
+            path.starts_with(".git") || path == Path::new("edited") || path == Path::new("later")
+        };
+        found.retain(|path, _| !is_other(path.as_ref()));
+        found
+    };
+    let old = files(&fixture);
     fixture.copy_state("", "pristine");
     fixture.nono(&["fork", "merge", "idea"]).success();
-    let new = contents(&observe(&fixture.project()));
+    let new = files(&fixture);
     assert_ne!(old, new);
-    let (mut point, mut resumed) = (1, 0);
+    let (mut point, mut resumed, mut landed) = (1, 0, 0);
     loop {
         fixture.copy_state("pristine", "");
         let mut command = fixture.command(&["fork", "merge", "idea"]);
@@ -299,24 +315,283 @@ fn killed_at_each_point(abort: bool) {
             break;
         }
         assert_eq!(done.code, -1, "at point {point}: {}", done.stderr);
-        let way: &[&str] = if abort { &["--abort"] } else { &[] };
-        let ended = fixture.nono(&[&["rollback", "resume"], way].concat());
-        assert!(!ended.says("error:"), "at point {point}: {}", ended.stderr);
-        resumed += usize::from(ended.code == 0 && !ended.says("no restore was interrupted"));
-        let now = contents(&observe(&fixture.project()));
-        assert!(now == old || now == new, "at point {point}: neither state: {now:#?}");
+        fixture.write("edited", "by a person");
+        fixture.write("later", "by a person");
+        if let Some(way) = way {
+            let ended = fixture.nono(&[&["rollback", "resume"], way].concat());
+            assert!(!ended.says("error:"), "at point {point}: {}", ended.stderr);
+            resumed += usize::from(!ended.says("no restore was interrupted"));
+            let now = files(&fixture);
+            assert!(now == old || now == new, "at point {point}: neither state: {:?}", now.keys());
+            let branch = said(&fixture, &["branch", "--list", "fork/idea"]);
+            if now == new && way.is_empty() {
+                landed += 1;
+                assert_ne!(branch, "", "at point {point}: merged without its branch");
+            }
+        }
+        let undone = fixture.nono(&["undo", "--yes"]);
+        let is_half_way = undone.says("nono rollback resume");
+        assert!(way.is_none() || !is_half_way, "at point {point}: {}", undone.stderr);
+        for name in ["edited", "later"] {
+            let said = &undone.stderr;
+            assert_eq!(read(&fixture, name), "by a person", "at point {point}: {said}");
+        }
+        if !is_half_way {
+            assert_eq!(
+                files(&fixture),
+                old,
+                "at point {point}: {}{}",
+                undone.stdout,
+                undone.stderr
+            );
+        }
         fixture.nono(&["verify", "--all"]).success();
         point += 1;
     }
-    assert!(resumed > 5, "{resumed} of {point} points are in the commit");
+    if let Some(way) = way {
+        assert!(resumed > 5, "{resumed} of {point} points need a decision");
+        assert!(landed > 5 || !way.is_empty(), "{landed} of {point} points are after the landing");
+    }
 }
 
 #[test]
-fn a_merge_killed_at_any_point_is_finished() {
-    killed_at_each_point(false);
+fn a_merge_killed_at_any_point_is_finished_with_its_branch_and_undone() {
+    killed_at_each_point(Some(&[]));
 }
 
 #[test]
 fn a_merge_killed_at_any_point_is_taken_back() {
-    killed_at_each_point(true);
+    killed_at_each_point(Some(&["--abort"]));
+}
+
+#[test]
+fn an_undo_after_a_merge_that_was_killed_at_any_point_takes_nothing_of_a_person() {
+    killed_at_each_point(None);
+}
+
+#[test]
+fn an_edit_during_the_check_is_not_the_merges() {
+    let fixture = Fixture::new();
+    if !has_forks(&fixture) {
+        return;
+    }
+    fixture.write("text", text(["0"; 4]));
+    fixture.write("mine", "0");
+    fork(&fixture, "idea", "sed -i '2s/.*/there/' text");
+    let check = "echo check begins; read answer; grep -q there text";
+    let mut command = fixture.command(&["fork", "merge", "idea", "--check", check]);
+    command.stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut merging = command.spawn().unwrap();
+    let mut answers = merging.stdin.take().unwrap();
+    let mut said = BufReader::new(merging.stderr.take().unwrap()).lines();
+    let mut await_check = || {
+        let lines = said.by_ref().map(Result::unwrap);
+        lines.take_while(|line| line != "check begins").collect::<Vec<_>>()
+    };
+    await_check();
+    fixture.write("mine", "edited during the check");
+    writeln!(answers, "go on").unwrap();
+    let between = await_check().join("\n");
+    assert!(between.contains("the merge begins anew"), "{between}");
+    writeln!(answers, "go on").unwrap();
+    let rest = await_check().join("\n");
+    assert!(merging.wait().unwrap().success(), "{rest}");
+    assert_eq!(read(&fixture, "text"), text(["there", "0", "0", "0"]));
+    fixture.write("later", "later");
+    fixture.nono(&["undo", "--yes"]).success();
+    assert_eq!(read(&fixture, "text"), text(["0"; 4]));
+    assert_eq!(read(&fixture, "mine"), "edited during the check");
+    assert_eq!(read(&fixture, "later"), "later");
+}
+
+fn merged(fixture: &Fixture, name: &str) -> Vec<String> {
+    let report = fixture.nono(&["fork", "merge", name, "--json"]).json();
+    conflicts(fixture, &report)
+}
+
+fn go_on(fixture: &Fixture, name: &str, script: &str) {
+    fixture.nono(&["fork", "enter", name, "--", "sh", "-ec", script]).success();
+}
+
+#[test]
+fn a_fork_that_goes_on_is_merged_again_also_after_another_one_and_after_an_undo() {
+    let fixture = Fixture::new();
+    if !has_forks(&fixture) {
+        return;
+    }
+    fixture.write("text", text(["0"; 4]));
+    fixture.write("one", "0\n");
+    fork(&fixture, "a", "sed -i '2s/.*/a1/' text; echo a1 > one");
+    fork(&fixture, "b", "sed -i '8s/.*/b/' text");
+    assert_eq!(merged(&fixture, "a"), [""; 0]);
+    assert_eq!(merged(&fixture, "b"), [""; 0]);
+    assert_eq!(read(&fixture, "text"), text(["a1", "0", "b", "0"]));
+    // The same lines once more: without a memory they conflict with the first merge.
+    go_on(&fixture, "a", "sed -i '2s/.*/a2/' text; echo a2 > one");
+    assert_eq!(merged(&fixture, "a"), [""; 0]);
+    assert_eq!(read(&fixture, "text"), text(["a2", "0", "b", "0"]));
+    assert_eq!(read(&fixture, "one"), "a2\n");
+    let nothing = fixture.nono(&["fork", "merge", "a"]).success();
+    assert!(nothing.says("no file of fork a merged"), "{}", nothing.stderr);
+    // An undo takes the memory back with the files, and a redo brings it again.
+    fixture.nono(&["undo", "--yes"]).success();
+    assert_eq!(read(&fixture, "text"), text(["a1", "0", "b", "0"]));
+    assert!(fixture.nono(&["fork", "diff", "a"]).success().says("+a2"), "the fork is whole");
+    assert_eq!(merged(&fixture, "a"), [""; 0]);
+    assert_eq!(read(&fixture, "text"), text(["a2", "0", "b", "0"]));
+    for _ in 0..3 {
+        fixture.nono(&["undo", "--yes"]).success();
+    }
+    assert_eq!(read(&fixture, "text"), text(["0"; 4]));
+    assert_eq!(merged(&fixture, "a"), [""; 0]);
+    assert_eq!(read(&fixture, "text"), text(["a2", "0", "0", "0"]));
+    // A part that was undone is no longer taken.
+    fixture.nono(&["undo", "--yes", "one"]).success();
+    assert_eq!(read(&fixture, "one"), "0\n");
+    assert_eq!(merged(&fixture, "a"), [""; 0]);
+    assert_eq!(read(&fixture, "one"), "a2\n");
+}
+
+#[test]
+fn the_work_that_a_merge_leaves_in_a_fork_is_named() {
+    let fixture = Fixture::new();
+    if !has_forks(&fixture) {
+        return;
+    }
+    repository(&fixture);
+    fixture.write("target/CACHEDIR.TAG", "Signature: 8a477f597d28d172789f06886806bc55\n");
+    fixture.write("target/.rustc_info.json", "{}");
+    let script = "echo 1 > shared; git stash -q; git tag v1; echo 2 > new; git add new; \
+                  git config user.signingkey x; echo y > target/y";
+    fork(&fixture, "idea", script);
+    let told = fixture.nono(&["fork", "merge", "idea"]);
+    for line in ["the stash of .git", "tag v1 of .git", "the index of .git", "the settings of .git"]
+    {
+        assert!(told.says(&format!("stays in the fork: {line}")), "{line}: {}", told.stderr);
+    }
+    assert!(told.says("stays in the fork: changes in target"), "{}", told.stderr);
+    assert_eq!(read(&fixture, "new"), "2\n");
+    let report = fixture.nono(&["fork", "merge", "idea", "--json"]).json();
+    assert_eq!(report["stays"].as_array().unwrap().len(), 5, "{report}");
+    // A commit alone is no such work.
+    fork(&fixture, "plain", "echo plain > plain");
+    let told = fixture.nono(&["fork", "merge", "plain"]).success();
+    assert!(!told.says("stays in the fork"), "{}", told.stderr);
+}
+
+#[test]
+fn a_side_is_taken_by_a_flag_and_a_difference_is_limited_to_paths() {
+    let fixture = Fixture::new();
+    if !has_forks(&fixture) {
+        return;
+    }
+    fixture.write("text", text(["0"; 4]));
+    fixture.write("dir/other", "0\n");
+    let edit = "sed -i -e '2s/.*/there/' -e '5s/.*/there/' text; echo there > dir/other";
+    fork(&fixture, "idea", edit);
+    let limited = fixture.nono(&["fork", "diff", "idea", "dir"]).success();
+    assert!(limited.says("+there") && !limited.says("a/text"), "{}", limited.stdout);
+    let named = fixture.nono(&["fork", "diff", "idea", "--name-only", "--", "text"]).success();
+    assert_eq!(named.stdout, "text\n");
+    fixture.nono(&["fork", "diff", "idea", "nowhere"]).fails(1, "nowhere is in neither state");
+    fixture.write("text", text(["here", "0", "0", "here"]));
+    let left = fixture.nono(&["fork", "merge", "idea", "text"]);
+    assert_eq!(left.code, 1, "{}", left.stderr);
+    assert!(left.says("take it: --theirs"), "{}", left.stderr);
+    fixture.nono(&["fork", "merge", "idea", "--theirs"]).success();
+    assert_eq!(read(&fixture, "text"), text(["there", "there", "0", "here"]));
+    fixture.nono(&["undo", "--yes"]).success();
+    assert_eq!(read(&fixture, "text"), text(["here", "0", "0", "here"]));
+    fixture.nono(&["fork", "merge", "idea", "--ours"]).success();
+    assert_eq!(read(&fixture, "text"), text(["here", "there", "0", "here"]));
+    assert_eq!(merged(&fixture, "idea"), [""; 0], "a decision is not asked for again");
+    fixture.nono(&["fork", "merge", "idea", "--ours", "--theirs"]).fails(2, "--theirs");
+}
+
+/// A merge with one conflict in a text, at its question.
+fn asked() -> Option<(Fixture, Terminal)> {
+    let fixture = Fixture::new();
+    if !has_forks(&fixture) {
+        return None;
+    }
+    fixture.write("text", text(["0"; 4]));
+    fork(&fixture, "idea", "sed -i '2s/.*/there/' text; echo 1 > new");
+    fixture.write("text", text(["here", "0", "0", "0"]));
+    let program = fixture.command(&[]).get_program().to_str().unwrap().to_owned();
+    let terminal = Terminal::start(
+        &fixture.path("tmux"),
+        &fixture.project(),
+        &fixture.path("home"),
+        &format!("{program} fork merge idea; echo ended with $?; exec cat"),
+    );
+    terminal.wait_until("[d/m/k/o/L/n]", |screen| {
+        screen.replace([' ', '\n'], "").contains("[d/m/k/o/L/n]")
+    });
+    Some((fixture, terminal))
+}
+
+#[test]
+fn the_question_about_a_conflict_takes_a_side_or_none_by_its_keys() {
+    for (keys, value, code) in [
+        (&["o"][..], "there", 0),
+        (&["k"], "here", 0),
+        (&["m", "b"], "here\nthere", 0),
+        (&["l"], "here", 1),
+    ] {
+        let Some((fixture, terminal)) = asked() else { return };
+        for (at, key) in keys.iter().enumerate() {
+            if at > 0 {
+                terminal.wait_until("[m/t/b/N]", |screen| screen.contains("[m/t/b/N]"));
+            }
+            terminal.keys(&[key, "Enter"]);
+        }
+        terminal.wait_for(&format!("ended with {code}"));
+        assert_eq!(read(&fixture, "text"), text([value, "0", "0", "0"]), "{keys:?}");
+        assert_eq!(read(&fixture, "new"), "1\n");
+    }
+    let Some((fixture, terminal)) = asked() else { return };
+    terminal.keys(&["n", "Enter"]);
+    terminal.wait_for("ended with 1");
+    assert!(!fixture.project().join("new").exists());
+}
+
+#[test]
+fn a_directory_that_cannot_be_read_in_the_fork_is_named() {
+    let fixture = Fixture::ordinary_user();
+    if !has_forks(&fixture) {
+        return;
+    }
+    fixture.write("dir/file", "0\n");
+    fixture.write("other", "0\n");
+    fork(&fixture, "idea", "echo 1 > dir/file; echo 1 > other; chmod 000 dir");
+    let told = fixture.nono(&["fork", "merge", "idea"]);
+    assert_eq!(told.code, 1, "{}{}", told.stdout, told.stderr);
+    assert!(told.says("left  dir"), "{}{}", told.stdout, told.stderr);
+    assert_eq!(read(&fixture, "dir/file"), "0\n");
+    assert_eq!(read(&fixture, "other"), "1\n");
+}
+
+#[test]
+fn a_directory_that_both_sides_renamed_stays_under_its_name_here_and_is_named() {
+    let fixture = Fixture::new();
+    if !has_forks(&fixture) {
+        return;
+    }
+    for name in ["x", "y"] {
+        fixture.write(&format!("dir/{name}"), name);
+    }
+    fork(&fixture, "idea", "mv dir there");
+    fs::rename(fixture.project().join("dir"), fixture.project().join("here")).unwrap();
+    let told = fixture.nono(&["fork", "merge", "idea"]);
+    assert_eq!(told.code, 1, "{}", told.stderr);
+    assert!(
+        told.says("left  there: dir was renamed on both sides, here to here"),
+        "{}{}",
+        told.stdout,
+        told.stderr
+    );
+    assert!(!fixture.project().join("there").exists());
+    fixture.nono(&["fork", "merge", "idea", "--theirs"]).success();
+    assert!(!fixture.project().join("here").exists());
+    assert_eq!(read(&fixture, "there/x"), "x");
 }

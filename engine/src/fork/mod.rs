@@ -21,6 +21,7 @@
 //! - Nothing here writes a tracked path.
 
 mod layer;
+mod merges;
 mod session;
 mod state;
 mod store;

@@ -22,8 +22,8 @@ use crate::snapshot::{RestoreRecord, SnapshotManager, SnapshotManifest};
 use crate::sys;
 
 impl SnapshotManager {
-    /// Stages, commits, adds `record` to the session and clears up; without a record, the session
-    /// itself changes the paths, and restores nothing. Returns what the steps changed, and what was
+    /// Stages, commits, adds `record` to the session and clears up; without a record, it
+    /// is the session of a merge, which restores nothing. Returns what the steps changed, and what was
     /// left as it is. `lost` is for the report of whoever ends it after a crash.
     pub(super) fn carry_out(
         &self,
@@ -86,10 +86,13 @@ impl SnapshotManager {
                 journal.facts.skipped.clone_from(&left.skipped);
                 // As long as the journal has steps, a crash is the user's to decide; after that a
                 // restore without a record would count as never done.
-                if let Some(mut record) = record.take() {
-                    record.at = Timestamp::now();
-                    record.left_some = journal.facts.left_some;
-                    self.note(record);
+                match record.take() {
+                    Some(mut record) => {
+                        record.at = Timestamp::now();
+                        record.left_some = journal.facts.left_some;
+                        self.note(record);
+                    }
+                    None => self.note_landed(&left.skipped),
                 }
                 match self.settle(journal, Some(&work), roots) {
                     Ok(denied) => left.skipped.extend(denied),

@@ -260,12 +260,14 @@ pub(super) struct LastKnown<'a> {
     state: &'a SnapshotManifest,
     /// Restores from before this snapshot explain nothing.
     since: u64,
+    /// Whether nono made the state and brought the paths to it: no capture saw it.
+    is_made: bool,
 }
 
 impl<'a> LastKnown<'a> {
     /// The state that the session left.
     pub(super) fn of_session(chain: &'a [LoadedManifest]) -> Option<Self> {
-        Some(Self { state: last_ordinary(chain)?, since: 0 })
+        Some(Self { state: last_ordinary(chain)?, since: 0, is_made: false })
     }
 
     /// The state that a restore left, whose safety snapshot this is.
@@ -275,7 +277,12 @@ impl<'a> LastKnown<'a> {
     ) -> Option<Self> {
         let left = safety.restores?;
         let left = chain.iter().find(|loaded| loaded.manifest.number == left)?;
-        Some(Self { state: &left.manifest, since: safety.number })
+        Some(Self { state: &left.manifest, since: safety.number, is_made: false })
+    }
+
+    /// The same as a state that nono made.
+    pub(super) fn made(self) -> Self {
+        Self { is_made: true, ..self }
     }
 }
 
@@ -287,7 +294,9 @@ pub(super) fn conflicts(
     current_root: &ContentHash,
     plan: &RestorePlan,
 ) -> Result<Conflicts, StoreError> {
-    let Some(LastKnown { state: last, since }) = known else { return Ok(Conflicts::default()) };
+    let Some(LastKnown { state: last, since, is_made }) = known else {
+        return Ok(Conflicts::default());
+    };
     let unknown = NotCapturedSet::new(last);
     let mut later = Alongside::new(diff::differences(store, &last.merkle_root, current_root)?);
     let mut restored = Vec::new();
@@ -307,7 +316,8 @@ pub(super) fn conflicts(
             None => true,
         };
         let (true, Some(change_type)) = (is_known, difference.change_type()) else { continue };
-        let mut is_explained = false;
+        let mut is_explained =
+            is_made && is_left(difference.old.as_ref(), &difference, user.as_ref());
         for restored in &mut restored {
             let put_there = restored.at(&path)?;
             is_explained = is_explained

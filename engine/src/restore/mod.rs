@@ -26,6 +26,7 @@ mod make;
 mod makers;
 mod mark;
 mod merge;
+mod merge_session;
 mod merged;
 mod narrow;
 mod others;
@@ -91,8 +92,9 @@ pub use prepare::KeepBefore;
 use prepare::Prepared;
 pub use recover::{Recovery, RecoveryOutcome, RecoveryReport};
 pub use selection::Selection;
-pub use state_merge::{Merge, MergeConflict, MergeReport, MergedState};
+pub use state_merge::{Merge, MergeConflict, MergeReport, MergedState, PastMerge};
 pub use step_undo::{StepConflict, StepUndoOptions, StepUndoReport};
+pub use three_way::ConflictSide;
 pub use {attributes::apply as apply_attributes, make::make, staging::SURELY_COPIED_BYTES};
 
 /// The result of a restore, or of a dry run.
@@ -483,7 +485,7 @@ impl SnapshotManager {
             .filter(|it| *it == number || !metadata.was_added(*it))
             .filter_map(|number| self.session().listed_manifest(number, listed).ok())
             .collect();
-        Ok(States { target, latest, chain, are_own_work: false })
+        Ok(States { target, latest, chain })
     }
 
     /// Refuses a snapshot whose root tree holds what its manifest does not track.
@@ -524,7 +526,4 @@ struct States {
     latest: LoadedManifest,
     /// All that can be read.
     chain: Vec<LoadedManifest>,
-    /// Whether the session itself changes the paths, and restores nothing: a snapshot of its own
-    /// that holds the state before is its safety snapshot.
-    are_own_work: bool,
 }

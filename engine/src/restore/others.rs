@@ -444,10 +444,12 @@ impl Work {
         let ended = metadata.ended.unwrap_or(Timestamp::MAX);
         let is_beside = Window { from: metadata.started, to: ended }.overlaps(span);
         let is_undone = undone(&metadata.restores, metadata.last_recorded()) == Undone::Wholly;
-        if !is_writer || !is_beside || is_undone || metadata.received {
+        // A merge works in the moment in which its state lands, and on nothing else.
+        let is_landed = metadata.merge.as_ref().map(|merge| merge.is_done);
+        if !is_writer || !is_beside || is_undone || metadata.received || is_landed == Some(false) {
             return Ok(None);
         }
-        let unfinished = if metadata.ended.is_some() {
+        let unfinished = if metadata.ended.is_some() || is_landed.is_some() {
             None
         } else if metadata.origin == SessionOrigin::Run {
             let is_it = metadata.started >= span.from

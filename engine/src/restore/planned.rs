@@ -90,12 +90,18 @@ impl SnapshotManager {
             plan.narrow(|path, _| is_meant(path), |path, _| is_meant(path), &HashSet::new());
         }
         let chain = &states.chain;
-        let last = conflicts::last_ordinary(chain);
         let metadata = self.session().metadata()?;
+        // A merge that never landed left the state before.
+        let is_landed = metadata.merge.as_ref().map(|merge| merge.is_done);
+        let left_states =
+            if is_landed == Some(false) { &chain[..1.min(chain.len())] } else { chain };
+        let last = conflicts::last_ordinary(left_states);
         let has_states = last.is_some_and(|last| last.number != target.number);
         // Without a step, nothing is known to be the agent's.
         let is_guarded = options.is_undo
             && match metadata.origin {
+                // The states of a merge are made, so all else is later, also if it was killed.
+                _ if is_landed.is_some() => true,
                 SessionOrigin::Agent => true,
                 SessionOrigin::Snapshot => has_states,
                 _ => false,
@@ -116,7 +122,10 @@ impl SnapshotManager {
             plan.narrow(|path, _| is_meant(path), |path, _| is_meant(path), &stays);
         }
         let mut conflicts = if has_later_changes {
-            let mut known = LastKnown::of_session(chain);
+            let mut known = LastKnown::of_session(left_states);
+            if is_landed.is_some() {
+                known = known.map(LastKnown::made);
+            }
             // An undo of steps left a state of its own, which is recorded.
             let mut restores = metadata.restores.iter();
             let undoes_steps =
@@ -262,7 +271,8 @@ impl SnapshotManager {
                 // Its last state was captured before that.
                 last.window.to = last.window.to.max(ended);
             }
-            if metadata.ended.is_none() {
+            // A merge does nothing that it did not record.
+            if metadata.ended.is_none() && metadata.merge.is_none() {
                 let last = conflicts::last_ordinary(&states.chain).unwrap_or(target);
                 links.push(Link {
                     before: &last.merkle_root,

@@ -126,12 +126,8 @@ impl SnapshotManager {
         current: Capture,
         only: Vec<PathBuf>,
     ) -> Result<u64, RestoreError> {
-        let States { target, latest, chain, are_own_work } = states;
+        let States { target, latest, .. } = states;
         let last = &latest.manifest;
-        let mut own = chain.iter().map(|loaded| &loaded.manifest).filter(|_| *are_own_work);
-        if let Some(known) = own.find(|it| it.merkle_root == current.merkle_root) {
-            return Ok(known.number);
-        }
         // A restore that failed and is tried again needs no second record of the same state.
         let is_recorded = last.kind == SnapshotKind::Safety
             && last.restores == Some(target.manifest.number)

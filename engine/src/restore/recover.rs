@@ -168,8 +168,9 @@ impl SnapshotManager {
                 left_some,
                 has_merged,
             };
-            if !is_own_work {
-                self.note_finished(record, work.started);
+            match is_own_work {
+                true => self.note_landed(&report.skipped),
+                false => self.note_finished(record, work.started),
             }
         } else {
             self.note_taken_back(work.started);
@@ -181,12 +182,6 @@ impl SnapshotManager {
         };
         report.skipped.extend(not_cleared);
         sort(&mut report.skipped);
-        // A merge is all that its session does. With a last state, later changes are not its own.
-        if report.is_merge
-            && let Err(error) = self.end_for_another(i32::from(!is_finished))
-        {
-            tracing::warn!("the session of the merge has no end: {error}");
-        }
         if is_finished {
             let mut done = work.into_comparison(self.store());
             left.retain_made(&mut done);

@@ -20,7 +20,7 @@ use super::makers::{Link, Makers, Window};
 use super::others::Contested;
 use super::repositories::Repositories;
 use super::three_way::{
-    Carried, Change, Conflict, Purpose, ToldAs, VirtualState, Wanted, is_commit, is_in_git,
+    Carried, Change, Conflict, Purpose, VirtualState, Wanted, is_commit, is_in_git,
 };
 use super::{RestoreError, RestoreReport, States};
 use crate::diff;
@@ -98,7 +98,7 @@ impl SnapshotManager {
     ) -> Result<StepUndoReport, RestoreError> {
         let (states, steps) = self.step_states(numbers)?;
         let target = states.target.manifest.clone();
-        let carried = self.plan_change(states, &|store, current| {
+        let carried = self.plan_change(states, &|store, current, _| {
             self.without(store, current, &steps, &target, asked)
         })?;
         Ok(report(numbers, carried))
@@ -117,9 +117,7 @@ impl SnapshotManager {
         let carried = self.carry_out_change(
             newest,
             &asked.runs_at_work,
-            ToldAs::UndoneSteps,
-            None,
-            &|store, current| {
+            &|store, current, _| {
                 let (states, steps) = self.step_states(numbers)?;
                 let target = &states.target.manifest;
                 self.without(store, current, &steps, target, asked)
@@ -197,7 +195,7 @@ impl SnapshotManager {
                 known.into_iter().map(|it| Change { path: it.path, from: it.new, to: it.old });
             state.carry_over(after.number, back)?;
         }
-        Wanted::of(state, store, current)
+        Wanted::of(state, store, current, Vec::new())
     }
 }
 

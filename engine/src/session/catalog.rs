@@ -229,6 +229,24 @@ impl Catalog {
         Ok(found)
     }
 
+    /// Looks for merges that were killed: no process is at work on them, and they have no end.
+    ///
+    /// # Errors
+    /// When a directory of sessions cannot be read.
+    pub fn killed_merges(&self) -> Result<Vec<SessionDir>, CatalogError> {
+        let is_killed = |session: &SessionDir| {
+            let metadata = session.metadata()?;
+            let is_open = metadata.merge.is_some() && metadata.ended.is_none();
+            Ok::<_, ManifestError>(is_open && !metadata.received && !session.is_running()?)
+        };
+        let mut sessions = self.sessions()?;
+        sessions.retain(|session| {
+            let killed = is_killed(session);
+            killed.inspect_err(|error| tracing::info!("passed over: {error}")).unwrap_or(false)
+        });
+        Ok(sessions)
+    }
+
     /// Finds a session by its id, a prefix that only it has, its name or that of one of its
     /// snapshots, or `latest`, which is the newest of the store ([`find_from`](Self::find_from)
     /// means the one of a directory). Waits until its baseline is durable.

@@ -62,6 +62,9 @@ impl SessionSummary {
     /// Whether the session may have changed something, or may be about to. One without a second
     /// snapshot has no last state to tell by. What no snapshot holds was changed, too.
     pub fn may_have_changed(&self) -> bool {
+        if self.has_landed.is_some() {
+            return self.has_changes();
+        }
         self.has_begun
             && (self.status != SessionStatus::Completed
                 || self.snapshot_count < 2
@@ -392,6 +395,7 @@ mod tests {
             removed: Vec::new(),
             exit_code: None,
             origin: SessionOrigin::Run,
+            has_landed: None,
             status: SessionStatus::Completed,
             changes: Some(ChangeSummary { created, ..ChangeSummary::default() }),
             has_lost_unread: false,

@@ -26,7 +26,7 @@ pub use moved::Moved;
 pub use names::{LabelError, MAX_LABEL_BYTES, NameOwner, check_label};
 pub(crate) use recording::new_session_id;
 pub use recording::{
-    RecordError, RecordRequest, Recorded, Recording, create_session, new_session_dir,
+    RecordError, RecordRequest, Recorded, Recording, create_session, end_merge, new_session_dir,
 };
 pub use retention::{Expired, Expiry, RetentionPolicy, SessionContent, SessionFacts};
 pub use steps::{PromptSteps, UnrecordedStep, by_prompt, last_of_each_prompt, steps, steps_of};

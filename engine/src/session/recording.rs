@@ -20,7 +20,7 @@ use crate::path_text::encode;
 use crate::progress::Progress;
 use crate::restore::{runs_on, wait_for_restores};
 use crate::snapshot::{
-    AgentSession, Budget, CaptureError, ManifestError, PendingBaseline, SessionDir,
+    AgentSession, Budget, CaptureError, ManifestError, MergeRecord, PendingBaseline, SessionDir,
     SessionMetadata, SessionOrigin, Settled, SnapshotError, SnapshotManager, SnapshotManifest,
     TrackedPathError, resolve_roots, settle,
 };
@@ -161,15 +161,20 @@ impl Recording {
         request: &RecordRequest,
         progress: Arc<dyn Progress + Send>,
     ) -> Result<Self, RecordError> {
-        Self::record(request, None, progress, |manager| {
-            let named = match (&request.label, request.origin) {
-                (Some(label), SessionOrigin::Snapshot | SessionOrigin::AgentState) => {
-                    manager.checkpoint(label)?.0
-                }
-                _ => manager.create_baseline()?,
-            };
-            Ok((named, None))
-        })
+        Self::record(
+            request,
+            |_| {},
+            progress,
+            |manager| {
+                let named = match (&request.label, request.origin) {
+                    (Some(label), SessionOrigin::Snapshot | SessionOrigin::AgentState) => {
+                        manager.checkpoint(label)?.0
+                    }
+                    _ => manager.create_baseline()?,
+                };
+                Ok((named, None))
+            },
+        )
     }
 
     /// As [`start`](Self::start), for an agent session: the manifest names it.
@@ -181,9 +186,21 @@ impl Recording {
         agent: AgentSession,
         progress: Arc<dyn Progress + Send>,
     ) -> Result<Self, RecordError> {
-        Self::record(request, Some(agent), progress, |manager| {
-            Ok((manager.create_baseline()?, None))
-        })
+        let facts = |metadata: &mut SessionMetadata| metadata.agent = Some(agent);
+        Self::record(request, facts, progress, |manager| Ok((manager.create_baseline()?, None)))
+    }
+
+    /// As [`start`](Self::start), for the merge of a fork: the manifest says so from the first.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_merge(
+        request: &RecordRequest,
+        merge: MergeRecord,
+        progress: Arc<dyn Progress + Send>,
+    ) -> Result<Self, RecordError> {
+        let facts = |metadata: &mut SessionMetadata| metadata.merge = Some(merge);
+        Self::record(request, facts, progress, |manager| Ok((manager.create_baseline()?, None)))
     }
 
     /// As [`start`](Self::start), but returns as soon as the baseline is in the store. It becomes a
@@ -197,25 +214,31 @@ impl Recording {
         request: &RecordRequest,
         progress: Arc<dyn Progress + Send>,
     ) -> Result<Self, RecordError> {
-        Self::record(request, None, progress, |manager| {
-            let pending = manager.begin_baseline()?;
-            let baseline = pending.manifest().clone();
-            let (hand_over, handed_over) = mpsc::sync_channel::<PendingBaseline>(1);
-            let publish = move || handed_over.into_iter().try_for_each(PendingBaseline::publish);
-            let flush = Background::start(request.root.clone(), request.compression, publish)
-                .inspect_err(|error| tracing::debug!("the command waits for the disk: {error}"))
-                .ok();
-            // Without a thread, it is not taken.
-            match hand_over.send(pending) {
-                Ok(()) => Ok((baseline, flush)),
-                Err(mpsc::SendError(pending)) => pending.publish().map(|()| (baseline, None)),
-            }
-        })
+        Self::record(
+            request,
+            |_| {},
+            progress,
+            |manager| {
+                let pending = manager.begin_baseline()?;
+                let baseline = pending.manifest().clone();
+                let (hand_over, handed_over) = mpsc::sync_channel::<PendingBaseline>(1);
+                let publish =
+                    move || handed_over.into_iter().try_for_each(PendingBaseline::publish);
+                let flush = Background::start(request.root.clone(), request.compression, publish)
+                    .inspect_err(|error| tracing::debug!("the command waits for the disk: {error}"))
+                    .ok();
+                // Without a thread, it is not taken.
+                match hand_over.send(pending) {
+                    Ok(()) => Ok((baseline, flush)),
+                    Err(mpsc::SendError(pending)) => pending.publish().map(|()| (baseline, None)),
+                }
+            },
+        )
     }
 
     fn record(
         request: &RecordRequest,
-        agent: Option<AgentSession>,
+        facts: impl FnOnce(&mut SessionMetadata),
         progress: Arc<dyn Progress + Send>,
         take: impl FnOnce(
             &SnapshotManager,
@@ -230,7 +253,7 @@ impl Recording {
         let tracked: Vec<_> = roots.into_iter().map(|root| root.path).collect();
         let mut metadata = SessionMetadata::new(String::new(), command.collect(), tracked.clone());
         metadata.origin = request.origin;
-        metadata.agent = agent;
+        facts(&mut metadata);
         if request.origin == SessionOrigin::Run {
             metadata.label.clone_from(&request.label);
         }
@@ -333,6 +356,14 @@ impl Recording {
         }
     }
 
+    /// Ends the session of a merge, whose last state is recorded already.
+    ///
+    /// # Errors
+    /// When the session cannot be written.
+    pub fn end_merge(self) -> Result<(), RecordError> {
+        Ok(end_merge(&self.manager)?)
+    }
+
     /// Captures the last state and ends the session.
     ///
     /// # Errors
@@ -381,6 +412,18 @@ impl Recording {
         let Comparison { changes, touched } = comparison;
         Ok(Recorded { last: manifest, changes, touched, session_root })
     }
+}
+
+/// Ends the session of a merge, also for a process that was killed.
+///
+/// # Errors
+/// When the session cannot be written.
+pub fn end_merge(manager: &SnapshotManager) -> Result<(), SnapshotError> {
+    let mut metadata = manager.session().metadata()?;
+    metadata.ended = Some(Timestamp::now());
+    metadata.exit_code = Some(0);
+    manager.save_session_metadata(&metadata)?;
+    Ok(())
 }
 
 /// Notes in a new session which runs are at work on its paths. It is listed by now: of two that

@@ -8,6 +8,7 @@
 //! - `max_sessions` counts for each project, and of the sessions that [hold
 //!   something](SessionContent) only. Idle ones go before them: as soon as there are more than
 //!   `max_sessions` of both.
+//! - The merges of a fork that lives stay: they say which of its changes are in the project.
 //! - A session with a name is of use, and goes after those without.
 //! - Received sessions are counted apart: their writers chose their paths and times, so none of
 //!   them is the newest of a project that is recorded here.
@@ -121,6 +122,11 @@ impl SessionContent {
         let is_one_state = metadata.merkle_roots.iter().all(|root| root == first);
         let is_unchanged = metadata.changes.is_some_and(|changes| changes.total() == 0);
         match (metadata.origin, status) {
+            (_, SessionStatus::Interrupted | SessionStatus::Completed)
+                if metadata.merge.as_ref().is_some_and(|merge| !merge.is_done) =>
+            {
+                Self::Nothing
+            }
             // An interrupted command may have changed anything.
             (_, SessionStatus::Interrupted | SessionStatus::Running) => Self::Changes,
             // A third state may be one that a restore replaced, or one in between.
@@ -164,6 +170,11 @@ impl SessionFacts {
             content => content,
         };
         let is_named = metadata.is_named();
+        let is_known_to_fork = match (&metadata.merge, session.path().parent()) {
+            (Some(merge), Some(root)) => SessionDir::open(&root.join(&merge.fork))
+                .is_ok_and(|fork| fork.is_needed_by_fork().unwrap_or(true)),
+            _ => false,
+        };
         let summary = SessionSummary::from_parts(session, metadata, status);
         Ok(Self {
             session_id: summary.session_id.clone(),
@@ -171,7 +182,7 @@ impl SessionFacts {
             last_used: times.into_iter().flatten().max().unwrap_or(summary.started),
             is_running: status == SessionStatus::Running
                 || content == SessionContent::Unbegun && session.is_being_made()?,
-            is_pinned: summary.pinned,
+            is_pinned: summary.pinned || is_known_to_fork,
             is_named,
             content,
             project: summary.project(),

@@ -80,6 +80,9 @@ pub struct SessionSummary {
     /// The maker of the session.
     #[serde(skip)]
     pub origin: SessionOrigin,
+    /// Of the merge of a fork, whether its state landed.
+    #[serde(skip)]
+    pub has_landed: Option<bool>,
     /// Where it stands.
     pub status: SessionStatus,
     /// The changes from the baseline to the last ordinary snapshot; `None` where a damaged object
@@ -131,7 +134,12 @@ impl SessionSummary {
     pub fn lacks_end(&self) -> bool {
         let is_unfinished =
             matches!(self.status, SessionStatus::Running | SessionStatus::Interrupted);
-        is_unfinished && self.has_begun && !self.undone && !self.received
+        // A merge records what it does before it does it.
+        is_unfinished
+            && self.has_landed.is_none()
+            && self.has_begun
+            && !self.undone
+            && !self.received
     }
 
     /// Sums up a session whose manifest is at hand.
@@ -141,6 +149,7 @@ impl SessionSummary {
         status: SessionStatus,
     ) -> Self {
         let undone = undone(&metadata.restores, metadata.last_recorded());
+        let has_landed = metadata.merge.as_ref().map(|merge| merge.is_done);
         let mut held_labels = metadata.labels.clone();
         held_labels.retain(|label| metadata.removal(label.number).is_none());
         let is_unchanged = metadata.changes.is_some_and(|changes| changes.total() == 0);
@@ -169,8 +178,12 @@ impl SessionSummary {
                 || session.may_hold_snapshot(),
             exit_code: metadata.exit_code,
             origin: metadata.origin,
+            has_landed,
             status,
-            changes: metadata.changes,
+            changes: match has_landed {
+                Some(false) => Some(ChangeSummary::default()),
+                _ => metadata.changes,
+            },
             user_changes: 0,
             has_user_edits: metadata.steps.iter().any(|step| step.kind == StepKind::UserEdits),
             undone: undone == Undone::Wholly,

@@ -13,6 +13,7 @@ use crate::manifest::{
 use crate::object::ContentHash;
 use crate::path_text::{serde_optional_path, serde_paths};
 use crate::snapshot::container_session::ContainerSession;
+use crate::snapshot::merge_record::MergeRecord;
 use crate::snapshot::restore_log::RestoreRecord;
 use crate::snapshot::steps::{AgentSession, StepEntry};
 
@@ -112,6 +113,9 @@ pub struct SessionMetadata {
     /// The container whose history it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<ContainerSession>,
+    /// The merge of a fork that the session is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merge: Option<MergeRecord>,
     /// Snapshots that are steps, in order, for lists;
     /// [`session::steps`](crate::session::steps()) reads them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -182,6 +186,7 @@ impl SessionMetadata {
             safety_snapshots: Vec::new(),
             agent: None,
             container: None,
+            merge: None,
             steps: Vec::new(),
             network_events: Vec::new(),
             bytes_written: 0,

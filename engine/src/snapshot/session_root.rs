@@ -24,7 +24,7 @@ use crate::object::ContentHash;
 
 /// The fields that follow from the snapshots, describe the file and not the session, or may change
 /// at any time.
-const NO_FACTS: [&str; 16] = [
+const NO_FACTS: [&str; 17] = [
     "snapshot_count",
     "merkle_roots",
     "manifest_hashes",
@@ -32,6 +32,7 @@ const NO_FACTS: [&str; 16] = [
     "safety_snapshots",
     "agent",
     "container",
+    "merge",
     "steps",
     "bytes_written",
     "changes",

@@ -162,9 +162,7 @@ pub(in crate::cli) fn run(args: &DiffArgs, store: &StoreArgs, context: &Context)
                 return Err(in_neither(forms, [(&sides.old, old), (&sides.new, new)], &roots));
             }
         }
-        let wanted: Vec<&[u8]> =
-            paths.iter().flatten().map(|path| path.as_os_str().as_bytes()).collect();
-        differences.retain(|found| wanted.iter().any(|path| byte_path::is_in(&found.path, path)));
+        limit(&mut differences, &paths.concat());
     }
     if args.json {
         let side = |state: &State, manifest: &SnapshotManifest| match state {
@@ -194,8 +192,15 @@ pub(in crate::cli) fn run(args: &DiffArgs, store: &StoreArgs, context: &Context)
     Ok(u8::from(!is_complete))
 }
 
+/// Keeps the differences in these paths; without a path, all.
+pub(super) fn limit(differences: &mut Vec<Difference>, paths: &[PathBuf]) {
+    let wanted: Vec<&[u8]> = paths.iter().map(|path| path.as_os_str().as_bytes()).collect();
+    let is_meant = |path: &[u8]| wanted.iter().any(|wanted| byte_path::is_in(path, wanted));
+    differences.retain(|found| wanted.is_empty() || is_meant(&found.path));
+}
+
 /// Whether one of the states holds a path in one of its forms.
-fn is_recorded(
+pub(super) fn is_recorded(
     forms: &[PathBuf],
     source: &dyn ObjectSource,
     states: [&SnapshotManifest; 2],
@@ -287,8 +292,23 @@ pub(in crate::cli) fn write_diff(
     style: DiffStyle,
     context: &Context,
 ) -> Result<(), CliError> {
+    write_diff_in(old_store, old, new_store, new, &[], style, context)
+}
+
+/// As [`write_diff`], limited to these paths; without one, all.
+pub(super) fn write_diff_in(
+    old_store: &dyn ObjectSource,
+    old: &SnapshotManifest,
+    new_store: &dyn ObjectSource,
+    new: &SnapshotManifest,
+    paths: &[PathBuf],
+    style: DiffStyle,
+    context: &Context,
+) -> Result<(), CliError> {
     let both = EitherSource { first: old_store, second: new_store };
-    let differences = outside_git(differences(&both, old, new)?, &both, old, new, context)?;
+    let mut differences = differences(&both, old, new)?;
+    limit(&mut differences, paths);
+    let differences = outside_git(differences, &both, old, new, context)?;
     write(&both, &differences, &roots(old, new), style, context)
 }
 

@@ -4,6 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+#[cfg(feature = "mount")]
+use super::fork;
+
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::{BOLD, Context};
@@ -68,6 +71,7 @@ pub(in crate::cli) fn run(args: &ResumeArgs, store: &StoreArgs, context: &Contex
             print(report, &roots, context)?;
         }
     }
+    let is_complete = end_merges(args, way, &sessions, &reports, &mut failures, store, context)?;
     let last = failures.pop();
     for error in &failures {
         context.error(error);
@@ -75,10 +79,53 @@ pub(in crate::cli) fn run(args: &ResumeArgs, store: &StoreArgs, context: &Contex
     if let Some(error) = last {
         return Err(error);
     }
-    if reports.is_empty() {
+    if reports.is_empty() && is_complete.is_none() {
         context.say("no restore was interrupted");
     }
-    Ok(u8::from(!reports.iter().all(RecoveryReport::is_complete)))
+    let are_complete = reports.iter().all(RecoveryReport::is_complete);
+    Ok(u8::from(!are_complete || is_complete == Some(false)))
+}
+
+/// Ends merges that were killed with no path half-way, or whose paths are so no more. `None`: there
+/// are none.
+#[cfg(feature = "mount")]
+fn end_merges(
+    args: &ResumeArgs,
+    way: Recovery,
+    named: &[SessionDir],
+    reports: &[RecoveryReport],
+    failures: &mut Vec<CliError>,
+    store: &StoreArgs,
+    context: &Context,
+) -> Result<Option<bool>, CliError> {
+    let mut is_complete = None;
+    for session in store.catalog()?.killed_merges()? {
+        let id = session.id();
+        let is_meant = args.id.is_none() || named.iter().any(|named| named.id() == id);
+        if !is_meant || session.has_restore_journal()? {
+            continue;
+        }
+        let is_told = reports.iter().any(|report| report.session_id == id);
+        match fork::killed::finish(&session, way, is_told, store, context) {
+            Ok(is_done) => is_complete = Some(is_complete.unwrap_or(true) && is_done),
+            Err(error) => failures.push(error),
+        }
+    }
+    Ok(is_complete)
+}
+
+/// Without forks, there are no merges.
+#[cfg(not(feature = "mount"))]
+fn end_merges(
+    _args: &ResumeArgs,
+    _way: Recovery,
+    _named: &[SessionDir],
+    _reports: &[RecoveryReport],
+    _failures: &mut Vec<CliError>,
+    _store: &StoreArgs,
+    _context: &Context,
+) -> Result<Option<bool>, CliError> {
+    Ok(None)
 }
 
 fn recover(

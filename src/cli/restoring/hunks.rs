@@ -25,7 +25,7 @@ const MAX_FILES: usize = 50;
 const SHOWN_LINES: usize = 12;
 
 /// A text with hunks that the session and a later change both touched.
-pub(super) struct TextInConflict {
+pub(in crate::cli) struct TextInConflict {
     path: PathBuf,
     /// As the session left it, as it is now, and as it was before the session.
     texts: [Vec<u8>; 3],
@@ -58,27 +58,8 @@ impl Restoring<'_> {
         let Some(left) = self.state_left()? else { return Ok(Vec::new()) };
         let live = self.manager.live_state(&target)?;
         let source = EitherSource { first: self.manager.store(), second: &live };
-        let between = |old: &ContentHash, new: &ContentHash| {
-            let mut found = diff::compare(&source, old, new)?;
-            found.retain(|it: &Difference| names.contains(it.path.as_slice()));
-            Ok::<_, CliError>(found)
-        };
-        let by_session = between(&target.merkle_root, &left.merkle_root)?;
-        let later = between(&left.merkle_root, &live.manifest().merkle_root)?;
-        let later: HashMap<&[u8], &Difference> =
-            later.iter().map(|it| (it.path.as_slice(), it)).collect();
-        let mut found = Vec::new();
-        for Difference { path, old, new, .. } in &by_session {
-            let now = later.get(path.as_slice()).and_then(|it| it.new.as_deref());
-            let states = [new.as_deref(), now, old.as_deref()];
-            let Some((texts, now)) = read_texts(&source, states) else { continue };
-            let hunks = touching_hunks(&texts[0], &texts[1], &texts[2]).unwrap_or_default();
-            if !hunks.is_empty() {
-                let path = Path::new(std::ffi::OsStr::from_bytes(path)).to_owned();
-                found.push(TextInConflict { path, texts, now, hunks });
-            }
-        }
-        Ok(found)
+        let states = [&left.merkle_root, &live.manifest().merkle_root, &target.merkle_root];
+        texts_between(&source, &names, states)
     }
 
     /// Asks about each hunk. `None`: a hunk got no answer.
@@ -87,40 +68,76 @@ impl Restoring<'_> {
         texts: &[TextInConflict],
         context: &Context,
     ) -> Result<Option<Vec<ChosenText>>, CliError> {
-        let mut chosen = Vec::new();
-        for TextInConflict { path, texts, now, hunks } in texts {
-            let name = relative_to_roots(path.as_os_str().as_bytes(), &self.roots);
-            let mut choices = Vec::new();
-            for (at, hunk) in hunks.iter().enumerate() {
-                let mut out = context.out_long();
-                let (number, count) = (at + 1, hunks.len());
-                let title = Shown::bytes(name);
-                writeln!(
-                    out,
-                    "{BOLD}{title}, hunk {number} of {count}{BOLD:#}, line {}",
-                    hunk.line
-                )?;
-                write_side(&mut out, "now", &hunk.ours)?;
-                write_side(&mut out, "before the session", &hunk.theirs)?;
-                out.flush()?;
-                let answer = context.ask(
-                    "keep mine, as it is now (m), theirs, as before the session (t), both (b), or \
-                     go back (n)? [m/t/b/N] ",
-                )?;
-                choices.push(match answer.as_str() {
-                    "m" | "M" => HunkChoice::Ours,
-                    "t" | "T" => HunkChoice::Theirs,
-                    "b" | "B" => HunkChoice::Both,
-                    _ => return Ok(None),
-                });
-            }
-            let texts = texts.each_ref().map(Vec::as_slice);
-            if let Some(bytes) = merge_chosen(texts, &choices) {
-                chosen.push(ChosenText { path: path.clone(), now: *now, bytes });
-            }
-        }
-        Ok(Some(chosen))
+        choose_hunks(texts, &self.roots, "before the session", context)
     }
+}
+
+/// The texts among these paths that have hunks. `states`: the roots of the state that both sides
+/// began with, of the present one, and of the other side's.
+pub(in crate::cli) fn texts_between(
+    source: &dyn ObjectSource,
+    names: &HashSet<&[u8]>,
+    states: [&ContentHash; 3],
+) -> Result<Vec<TextInConflict>, CliError> {
+    let [base, ours, theirs] = states;
+    let changed_to = |root: &ContentHash| {
+        let mut found = diff::compare(source, base, root)?;
+        found.retain(|it: &Difference| names.contains(it.path.as_slice()));
+        Ok::<_, CliError>(found)
+    };
+    let (theirs, ours) = (changed_to(theirs)?, changed_to(ours)?);
+    let ours: HashMap<&[u8], &Difference> =
+        ours.iter().map(|it| (it.path.as_slice(), it)).collect();
+    let mut found = Vec::new();
+    for Difference { path, old, new, .. } in theirs.iter().take(MAX_FILES) {
+        let now = ours.get(path.as_slice()).and_then(|it| it.new.as_deref());
+        let states = [old.as_deref(), now, new.as_deref()];
+        let Some((texts, now)) = read_texts(source, states) else { continue };
+        let hunks = touching_hunks(&texts[0], &texts[1], &texts[2]).unwrap_or_default();
+        if !hunks.is_empty() {
+            let path = Path::new(std::ffi::OsStr::from_bytes(path)).to_owned();
+            found.push(TextInConflict { path, texts, now, hunks });
+        }
+    }
+    Ok(found)
+}
+
+/// Asks about each hunk. `None`: a hunk got no answer. `theirs`: the other side in words.
+pub(in crate::cli) fn choose_hunks(
+    texts: &[TextInConflict],
+    roots: &[PathBuf],
+    theirs: &str,
+    context: &Context,
+) -> Result<Option<Vec<ChosenText>>, CliError> {
+    let mut chosen = Vec::new();
+    for TextInConflict { path, texts, now, hunks } in texts {
+        let name = relative_to_roots(path.as_os_str().as_bytes(), roots);
+        let mut choices = Vec::new();
+        for (at, hunk) in hunks.iter().enumerate() {
+            let mut out = context.out_long();
+            let (number, count) = (at + 1, hunks.len());
+            let title = Shown::bytes(name);
+            writeln!(out, "{BOLD}{title}, hunk {number} of {count}{BOLD:#}, line {}", hunk.line)?;
+            write_side(&mut out, "now", &hunk.ours)?;
+            write_side(&mut out, theirs, &hunk.theirs)?;
+            out.flush()?;
+            let answer = context.ask(&format!(
+                "keep mine, as it is now (m), theirs, as {theirs} (t), both (b), or go back (n)? \
+                 [m/t/b/N] ",
+            ))?;
+            choices.push(match answer.as_str() {
+                "m" | "M" => HunkChoice::Ours,
+                "t" | "T" => HunkChoice::Theirs,
+                "b" | "B" => HunkChoice::Both,
+                _ => return Ok(None),
+            });
+        }
+        let texts = texts.each_ref().map(Vec::as_slice);
+        if let Some(bytes) = merge_chosen(texts, &choices) {
+            chosen.push(ChosenText { path: path.clone(), now: *now, bytes });
+        }
+    }
+    Ok(Some(chosen))
 }
 
 /// The contents of three states of a file, and the hash of the present one. `None`: one of them is

@@ -35,6 +35,8 @@ pub(in crate::cli) use another_home::{AnotherHome, note_home};
 pub(in crate::cli) use at_work::command;
 #[cfg(feature = "mount")]
 pub(in crate::cli) use at_work::is_allowed;
+#[cfg(feature = "mount")]
+pub(in crate::cli) use hunks::{choose_hunks, texts_between};
 pub(in crate::cli) use paths::{PartArgs, resolve};
 pub(in crate::cli) use preview::write_preview;
 pub(in crate::cli) use report::{

@@ -20,7 +20,7 @@ use std::ops::Range;
 use foldhash::fast::RandomState;
 
 use align::{Alignment, Anchors, Lines};
-pub(super) use states::{Merged, Merger, is_same};
+pub(super) use states::{Chosen, Merged, Merger, is_same};
 
 /// Longer texts are not merged.
 const MAX_BYTES: usize = 8 << 20;

@@ -1,6 +1,6 @@
 //! Three states of a path become one: contents and each attribute by itself.
 
-use super::{is_chosen, merge};
+use super::{HunkChoice, is_chosen, merge, merge_chosen, touching_hunks};
 use crate::diff::EntryState;
 use crate::object::{ContentHash, Node};
 use crate::restore::places::Places;
@@ -22,6 +22,14 @@ pub(in crate::restore) struct Merged {
     pub(in crate::restore) state: EntryState,
     /// Its contents, if no other state of the path has them.
     pub(in crate::restore) bytes: Option<Vec<u8>>,
+}
+
+/// Decides about the hunks that both changes of a text touch.
+pub(in crate::restore) enum Chosen<'a> {
+    /// The contents that a person made of them.
+    Bytes(&'a [u8]),
+    /// One choice in each.
+    Hunks(HunkChoice),
 }
 
 impl<'a> Merger<'a> {
@@ -68,6 +76,46 @@ impl<'a> Merger<'a> {
         state.node = Node::file(bytes.len() as u64, ContentHash::of(&bytes));
         // Programs that compare times have to see that it is another.
         state.attributes.mtime = sys::coarse_now();
+        Ok(Some(Merged { state, bytes: Some(bytes) }))
+    }
+
+    /// As [`carry_over`](Self::carry_over), with a choice where the two changes touch each other.
+    /// `None`: one of the three is no text.
+    pub(in crate::restore) fn decided(
+        &self,
+        path: &[u8],
+        from: &EntryState,
+        to: &EntryState,
+        current: &EntryState,
+        chosen: &Chosen<'_>,
+    ) -> Result<Option<Merged>, StoreError> {
+        let texts = (self.stored(&from.node)?, self.stored(&to.node)?);
+        let (Some(base), Some(theirs)) = texts else { return Ok(None) };
+        let Some(ours) = self.present(path, &current.node)? else { return Ok(None) };
+        let bytes = match chosen {
+            Chosen::Bytes(bytes) => bytes.to_vec(),
+            Chosen::Hunks(choice) => {
+                let hunks = touching_hunks(&base, &ours, &theirs).unwrap_or_default().len();
+                let merged = merge_chosen([&base, &ours, &theirs], &vec![*choice; hunks]);
+                let Some(merged) = merged else { return Ok(None) };
+                merged
+            }
+        };
+        let is_theirs = matches!(chosen, Chosen::Hunks(HunkChoice::Theirs));
+        let side = if is_theirs { &to.attributes } else { &current.attributes };
+        let (origin, goal, is) = (&from.attributes, &to.attributes, &current.attributes);
+        let owners = [origin, goal, is].map(|it| (it.uid, it.gid));
+        let mut state = current.clone();
+        let it = &mut state.attributes;
+        it.mode = one_of(&origin.mode, &goal.mode, &is.mode).unwrap_or(side.mode);
+        (it.uid, it.gid) =
+            one_of(&owners[0], &owners[1], &owners[2]).unwrap_or((side.uid, side.gid));
+        it.xattrs =
+            one_of(&origin.xattrs, &goal.xattrs, &is.xattrs).unwrap_or_else(|| side.xattrs.clone());
+        let hash = ContentHash::of(&bytes);
+        if bytes != ours {
+            state.node = Node::file(bytes.len() as u64, hash);
+        }
         Ok(Some(Merged { state, bytes: Some(bytes) }))
     }
 

@@ -1,14 +1,17 @@
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::layout;
+use crate::progress::{Amount, Progress, Stage};
 use crate::restore::{Recovery, RestoreOptions};
-use crate::snapshot::Budget;
+use crate::snapshot::{Budget, MergeRecord};
 use crate::store::LocalStore;
 use crate::walk::ExclusionConfig;
 
@@ -71,14 +74,45 @@ impl Fixture {
     fn merging(&self, id: &str) -> SnapshotManager {
         let manager = session(self.temp.path(), id);
         manager.create_baseline().unwrap();
+        let mut metadata = manager.session().metadata().unwrap();
+        metadata.merge = Some(MergeRecord::new("20260101-000000-1".to_owned(), 1));
+        manager.save_session_metadata(&metadata).unwrap();
         manager
+    }
+
+    /// Merges after these merges, and returns the merge as one of them.
+    fn merge_after(
+        &self,
+        id: &str,
+        past: &[PastMerge],
+        theirs: &SnapshotManifest,
+    ) -> (PastMerge, MergeReport) {
+        let merge = Merge::new(self.base.clone(), theirs.clone()).after(past.to_vec());
+        let manager = self.merging(id);
+        let state = manager.merged_state(&merge).unwrap();
+        let report = manager.merge(&merge, &state, false).unwrap();
+        let record = manager.session().metadata().unwrap().merge.unwrap();
+        assert!(record.is_done);
+        (PastMerge { theirs: theirs.clone(), taken: record.taken }, report)
+    }
+
+    /// As `nono undo` of a merge.
+    fn undo(&self, manager: &SnapshotManager) -> RestoreReport {
+        let options = RestoreOptions { is_undo: true, ..RestoreOptions::default() };
+        manager.restore_with(0, &options).unwrap()
+    }
+
+    fn paths(&self, paths: &[PathBuf]) -> Vec<String> {
+        let inside = |path: &PathBuf| path.strip_prefix(self.project()).unwrap().to_owned();
+        paths.iter().map(|path| inside(path).to_str().unwrap().to_owned()).collect()
     }
 
     fn merge(&self, theirs: &SnapshotManifest) -> (SnapshotManager, MergeReport) {
         let manager = self.merging("20260101-000000-2");
         let merge = Merge::new(self.base.clone(), theirs.clone());
         let planned = self.side.plan_merge(&merge).unwrap();
-        let done = manager.merge(&merge, None).unwrap();
+        let state = manager.merged_state(&merge).unwrap();
+        let done = manager.merge(&merge, &state, false).unwrap();
         assert_eq!(planned.merge_conflicts, done.merge_conflicts);
         assert_eq!(planned.restore.merged, done.restore.merged);
         assert_eq!(planned.restore.changes, done.restore.changes);
@@ -176,7 +210,6 @@ fn both_sides_of_a_text_merge_and_the_undo_of_the_session_gives_the_state_before
     assert_eq!(mode, 0o700);
     assert_eq!(fixture.read("new/deep/file"), "new");
     assert_eq!(report.restore.safety_snapshot, Some(0), "the state before is there once");
-    manager.create_incremental().unwrap();
     assert!(manager.session().metadata().unwrap().restores.is_empty(), "it restored nothing");
     manager.restore_to(0).unwrap();
     assert_eq!(fixture.look(), before);
@@ -229,7 +262,8 @@ fn a_second_merge_is_made_against_the_result_of_the_first() {
     });
     let merge = |id: &str, theirs: &SnapshotManifest| {
         let manager = fixture.merging(id);
-        manager.merge(&Merge::new(fixture.base.clone(), theirs.clone()), None).unwrap()
+        let merge = Merge::new(fixture.base.clone(), theirs.clone());
+        manager.merge(&merge, &manager.merged_state(&merge).unwrap(), false).unwrap()
     };
     assert!(merge("20260101-000000-2", &first).is_complete());
     assert!(merge("20260101-000000-3", &second).is_complete());
@@ -295,13 +329,14 @@ fn chosen_paths_merge_alone_with_the_directories_that_they_need() {
     let paths = vec![fixture.project().join("d/e/x")];
     let selection = Selection { paths, ..Selection::default() };
     let merge = Merge::new(fixture.base.clone(), theirs).of(selection);
-    let report = fixture.merging("20260101-000000-2").merge(&merge, None).unwrap();
+    let manager = fixture.merging("20260101-000000-2");
+    let report = manager.merge(&merge, &manager.merged_state(&merge).unwrap(), false).unwrap();
     assert!(report.is_complete(), "{report:?}");
     assert_eq!(fixture.look().keys().collect::<Vec<_>>(), ["a", "d/e/x"]);
     assert_eq!(fixture.read("a"), "0");
     let unknown = Selection { paths: vec!["nowhere".into()], ..Selection::default() };
     let manager = fixture.merging("20260101-000000-3");
-    assert!(manager.merge(&merge.of(unknown), None).is_err());
+    assert!(manager.merged_state(&merge.of(unknown)).is_err());
 }
 
 #[test]
@@ -319,11 +354,12 @@ fn a_merged_state_is_a_snapshot_and_lands_only_where_nothing_changed_since() {
     let merged = manager.load_manifest(checked.number).unwrap();
     assert_eq!((merged.totals.file_count, merged.totals.total_bytes), (2, 8));
     fixture.write("later", "later");
-    let refused = manager.merge(&merge, Some(&checked));
+    let refused = manager.merge(&merge, &checked, true);
     assert!(matches!(refused, Err(RestoreError::ChangedSinceCheck)), "{refused:?}");
     assert_eq!(fixture.read("a"), "0");
+    let manager = fixture.merging("20260101-000000-3");
     let checked = manager.merged_state(&merge).unwrap();
-    let done = manager.merge(&merge, Some(&checked)).unwrap();
+    let done = manager.merge(&merge, &checked, true).unwrap();
     assert!(done.is_complete(), "{done:?}");
     assert_eq!(done.restore.changes, checked.report.restore.changes);
     let (_, since) = manager.create_incremental().unwrap();
@@ -331,6 +367,267 @@ fn a_merged_state_is_a_snapshot_and_lands_only_where_nothing_changed_since() {
     let last = manager.latest().unwrap().manifest;
     assert!(manager.changes_between(&state, &last).unwrap().is_empty(), "{since:?}");
     assert!(manager.recover_restore(Recovery::Finish).unwrap().is_none());
+}
+
+#[test]
+fn what_a_merge_did_not_write_stays_when_it_is_undone() {
+    let fixture = Fixture::new(|project| {
+        fs::write(project.join("text"), text("a", ["0"; 4])).unwrap();
+        fs::write(project.join("mine"), "0").unwrap();
+        fs::write(project.join("whole"), "0").unwrap();
+    });
+    let theirs = fixture.there(|project| {
+        fs::write(project.join("text"), text("a", ["there", "0", "0", "0"])).unwrap();
+        fs::write(project.join("whole"), "there").unwrap();
+        fs::write(project.join("new"), "there").unwrap();
+    });
+    let merge = Merge::new(fixture.base.clone(), theirs);
+    let manager = fixture.merging("20260101-000000-2");
+    let state = manager.merged_state(&merge).unwrap();
+    // An edit after the look at the project, and before the merge lands.
+    fixture.write("mine", "edited");
+    assert!(manager.merge(&merge, &state, false).unwrap().is_complete());
+    fixture.write("later", "later");
+    let undone = fixture.undo(&manager);
+    assert!(!undone.is_refused(), "{undone:?}");
+    assert_eq!(fixture.paths(&undone.spared), ["later", "mine"]);
+    assert_eq!(fixture.read("text"), text("a", ["0"; 4]));
+    assert_eq!(fixture.read("whole"), "0");
+    assert_eq!(fixture.read("mine"), "edited");
+    assert_eq!(fixture.read("later"), "later");
+    assert!(!fixture.project().join("new").exists());
+}
+
+#[test]
+fn a_merge_that_never_landed_has_nothing_to_undo() {
+    let fixture = Fixture::new(|project| fs::write(project.join("a"), "0").unwrap());
+    let theirs = fixture.there(|project| fs::write(project.join("a"), "there").unwrap());
+    let manager = fixture.merging("20260101-000000-2");
+    manager.merged_state(&Merge::new(fixture.base.clone(), theirs)).unwrap();
+    fixture.write("a", "edited");
+    fixture.write("new", "new");
+    let undone = fixture.undo(&manager);
+    assert_eq!(fixture.paths(&undone.spared), ["a", "new"]);
+    assert!(undone.changes.is_empty(), "{undone:?}");
+    assert_eq!(fixture.read("a"), "edited");
+}
+
+#[test]
+fn a_later_merge_of_the_same_side_begins_where_the_first_one_ended() {
+    let fixture = Fixture::new(|project| {
+        fs::write(project.join("text"), text("a", ["0"; 4])).unwrap();
+        fs::write(project.join("both"), "0\n").unwrap();
+        fs::create_dir(project.join("dir")).unwrap();
+        fs::write(project.join("dir/kept"), "0\n").unwrap();
+    });
+    let first = fixture.there(|project| {
+        fs::write(project.join("text"), text("a", ["1", "0", "0", "0"])).unwrap();
+        fs::write(project.join("both"), "1\n").unwrap();
+        fs::write(project.join("one"), "1\n").unwrap();
+        fs::write(project.join("two"), "1\n").unwrap();
+        fs::remove_dir_all(project.join("dir")).unwrap();
+    });
+    let second = fixture.there(|project| {
+        fs::write(project.join("text"), text("a", ["2", "0", "0", "0"])).unwrap();
+        fs::write(project.join("both"), "2\n").unwrap();
+        fs::write(project.join("one"), "1\n").unwrap();
+        fs::write(project.join("two"), "2\n").unwrap();
+        fs::remove_dir_all(project.join("dir")).unwrap();
+    });
+    fixture.write("both", "here\n");
+    fixture.write("dir/kept", "here\n");
+    let (past, report) = fixture.merge_after("20260101-000000-2", &[], &first);
+    assert_eq!(fixture.conflicts(&report), ["both", "dir/kept"]);
+    // Work here on what came, and what came goes again.
+    fixture.write("text", &text("a", ["1", "0", "0", "here"]));
+    fs::remove_file(fixture.project().join("one")).unwrap();
+    let (again, report) = fixture.merge_after("20260101-000000-3", &[past.clone()], &second);
+    // What was left is named again, and what was taken is the common state.
+    assert_eq!(fixture.conflicts(&report), ["both", "dir/kept"]);
+    assert_eq!(fixture.read("text"), text("a", ["2", "0", "0", "here"]));
+    assert_eq!(fixture.read("two"), "2\n");
+    assert!(!fixture.project().join("one").exists(), "it was removed here since");
+    let past = [past, again];
+    let (_, report) = fixture.merge_after("20260101-000000-4", &past, &second);
+    assert!(report.restore.changes.is_empty(), "{report:?}");
+}
+
+#[test]
+fn paths_that_were_not_chosen_are_not_taken() {
+    let fixture = Fixture::new(|_| {});
+    let theirs = fixture.there(|project| {
+        for name in ["a", "b", "c", "d"] {
+            fs::write(project.join(name), "there").unwrap();
+        }
+    });
+    let paths = vec![fixture.project().join("b")];
+    let merge = Merge::new(fixture.base.clone(), theirs.clone())
+        .of(Selection { paths, ..Selection::default() });
+    let manager = fixture.merging("20260101-000000-2");
+    let state = manager.merged_state(&merge).unwrap();
+    assert!(manager.merge(&merge, &state, false).unwrap().is_complete());
+    let taken = manager.session().metadata().unwrap().merge.unwrap().taken;
+    assert_eq!(taken, TakenChanges::Only(vec![fixture.project().join("b")]));
+    fs::remove_file(fixture.project().join("b")).unwrap();
+    let (_, report) = fixture.merge_after(
+        "20260101-000000-3",
+        &[PastMerge { theirs: theirs.clone(), taken }],
+        &theirs,
+    );
+    assert!(report.is_complete(), "{report:?}");
+    assert_eq!(fixture.look().keys().collect::<Vec<_>>(), ["a", "c", "d"]);
+}
+
+#[test]
+fn what_both_sides_renamed_is_one_named_conflict_or_the_chosen_name() {
+    let make = |project: &Path| {
+        fs::write(project.join("file"), text("a", ["0"; 4])).unwrap();
+        fs::create_dir(project.join("dir")).unwrap();
+        for name in ["x", "y"] {
+            fs::write(project.join("dir").join(name), text(name, ["0"; 4])).unwrap();
+        }
+        fs::write(project.join("dir/empty"), "").unwrap();
+    };
+    let rename = |project: &Path, side: &str| {
+        fs::rename(project.join("file"), project.join(format!("file-{side}"))).unwrap();
+        fs::rename(project.join("dir"), project.join(format!("dir-{side}"))).unwrap();
+    };
+    for side in [ConflictSide::Open, ConflictSide::Ours, ConflictSide::Theirs] {
+        let fixture = Fixture::new(make);
+        let theirs = fixture.there(|project| rename(project, "there"));
+        rename(&fixture.project(), "here");
+        let before = fixture.look();
+        let merge = Merge::new(fixture.base.clone(), theirs).deciding(side, Vec::new());
+        let manager = fixture.merging("20260101-000000-2");
+        let state = manager.merged_state(&merge).unwrap();
+        let report = manager.merge(&merge, &state, false).unwrap();
+        let conflicts: &[&str] = match side {
+            ConflictSide::Open => &["dir-there", "file-there"],
+            _ => &[],
+        };
+        assert_eq!(fixture.conflicts(&report), conflicts, "{side:?}");
+        let names = fixture.look().into_keys().collect::<Vec<_>>();
+        match side {
+            // An empty file is like any other, so that of here is not known to be the renamed one.
+            ConflictSide::Theirs => assert_eq!(
+                names,
+                ["dir-here/empty", "dir-there/empty", "dir-there/x", "dir-there/y", "file-there"]
+            ),
+            _ => assert_eq!(fixture.look(), before, "{side:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_side_decides_about_the_touching_hunks_and_no_other() {
+    for (side, value) in [(ConflictSide::Ours, "here"), (ConflictSide::Theirs, "there")] {
+        let fixture = Fixture::new(|project| {
+            fs::write(project.join("text"), text("a", ["0"; 4])).unwrap();
+            fs::write(project.join("gone"), "0").unwrap();
+            fs::write(project.join("binary"), b"\0").unwrap();
+        });
+        let theirs = fixture.there(|project| {
+            fs::write(project.join("text"), text("a", ["there", "there", "0", "0"])).unwrap();
+            fs::write(project.join("binary"), b"\0there").unwrap();
+            fs::remove_file(project.join("gone")).unwrap();
+        });
+        fixture.write("text", &text("a", ["here", "0", "0", "here"]));
+        fixture.write("binary", "\0here");
+        fixture.write("gone", "here");
+        let merge = Merge::new(fixture.base.clone(), theirs).deciding(side, Vec::new());
+        let manager = fixture.merging("20260101-000000-2");
+        let state = manager.merged_state(&merge).unwrap();
+        let report = manager.merge(&merge, &state, false).unwrap();
+        assert!(report.is_complete(), "{report:?}");
+        assert_eq!(fixture.read("text"), text("a", [value, "there", "0", "here"]));
+        assert_eq!(fixture.read("binary"), format!("\0{value}"));
+        assert_eq!(fixture.project().join("gone").exists(), side == ConflictSide::Ours);
+        let taken = manager.session().metadata().unwrap().merge.unwrap().taken;
+        assert_eq!(taken, TakenChanges::AllBut(Vec::new()), "a decision is one");
+    }
+}
+
+#[test]
+fn a_choice_in_hunks_counts_as_long_as_the_text_is_the_shown_one() {
+    let fixture = Fixture::new(|project| {
+        fs::write(project.join("text"), text("a", ["0"; 4])).unwrap();
+    });
+    let theirs = fixture.there(|project| {
+        fs::write(project.join("text"), text("a", ["there", "0", "0", "0"])).unwrap();
+    });
+    let here = text("a", ["here", "0", "0", "0"]);
+    fixture.write("text", &here);
+    let chosen = ChosenText {
+        path: fixture.project().join("text"),
+        now: ContentHash::of(here.as_bytes()),
+        bytes: b"chosen".to_vec(),
+    };
+    let other = ChosenText { now: ContentHash::of(b"another"), ..chosen.clone() };
+    for (chosen, id, conflicts) in
+        [(other, "20260101-000000-2", &["text"][..]), (chosen, "20260101-000000-3", &[])]
+    {
+        let merge = Merge::new(fixture.base.clone(), theirs.clone());
+        let merge = merge.deciding(ConflictSide::Open, vec![chosen]);
+        let manager = fixture.merging(id);
+        let state = manager.merged_state(&merge).unwrap();
+        let report = manager.merge(&merge, &state, false).unwrap();
+        assert_eq!(fixture.conflicts(&report), conflicts);
+    }
+    assert_eq!(fixture.read("text"), "chosen");
+}
+
+#[test]
+fn hard_links_come_and_one_that_is_split_is_named() {
+    let fixture = Fixture::new(|project| {
+        fs::write(project.join("a"), "0").unwrap();
+        fs::hard_link(project.join("a"), project.join("b")).unwrap();
+    });
+    let theirs = fixture.there(|project| {
+        fs::remove_file(project.join("a")).unwrap();
+        fs::write(project.join("a"), "there").unwrap();
+        fs::write(project.join("new"), "new").unwrap();
+        fs::hard_link(project.join("new"), project.join("new-too")).unwrap();
+    });
+    let (_, report) = fixture.merge(&theirs);
+    assert_eq!(fixture.conflicts(&report), ["a"]);
+    assert!(report.merge_conflicts[0].reason.contains("one file with b"), "{report:?}");
+    let inode = |name: &str| fs::metadata(fixture.project().join(name)).unwrap().ino();
+    assert_eq!(fixture.read("a"), "there");
+    assert_eq!(fixture.read("b"), "0");
+    assert_eq!(inode("new"), inode("new-too"));
+}
+
+#[test]
+fn a_merge_looks_at_the_project_once() {
+    let fixture = Fixture::new(|project| {
+        for number in 0..40 {
+            let dir = project.join(format!("d{number}"));
+            fs::create_dir(&dir).unwrap();
+            fs::write(dir.join("file"), "0").unwrap();
+        }
+    });
+    let theirs = fixture.there(|project| fs::write(project.join("d7/file"), "there").unwrap());
+    let manager = session(fixture.temp.path(), "20260101-000000-2");
+    let walks = Arc::new(Walks::default());
+    let counted = manager.with_progress(Arc::clone(&walks) as Arc<dyn Progress + Send>);
+    counted.create_baseline().unwrap();
+    let merge = Merge::new(fixture.base.clone(), theirs);
+    let state = counted.merged_state(&merge).unwrap();
+    assert!(counted.merge(&merge, &state, false).unwrap().is_complete());
+    assert_eq!(fixture.read("d7/file"), "there");
+    assert_eq!(walks.0.load(Relaxed), 1, "the state before is the only look");
+}
+
+/// Counts the captures of a project.
+#[derive(Default)]
+struct Walks(AtomicU64);
+
+impl Progress for Walks {
+    fn begin(&self, stage: Stage, _expected: Option<Amount>) {
+        self.0.fetch_add(u64::from(stage == Stage::Capture), Relaxed);
+    }
+
+    fn advance(&self, _entries: u64, _bytes: u64) {}
 }
 
 /// One edit of a side.
@@ -433,6 +730,59 @@ fn merged(
     Some(Some(Entry::File { content, mode }))
 }
 
+/// A project with all files, as both sides begin.
+fn with_all_files(project: &Path) {
+    for name in FILES {
+        let path = project.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text(name, ["0"; SECTIONS])).unwrap();
+    }
+}
+
+/// What three states say about each file, or a named conflict. The paths that were named.
+fn check_against_model(
+    fixture: &Fixture,
+    [base, theirs, ours]: [&State; 3],
+    report: &MergeReport,
+) -> Result<Vec<String>, TestCaseError> {
+    let after = fixture.look();
+    let conflicts = fixture.conflicts(report);
+    let directories_here: Vec<bool> =
+        DIRECTORIES.iter().map(|dir| ours.keys().any(|it| it.starts_with(dir))).collect();
+    let mut named = Vec::new();
+    for name in FILES {
+        let [b, t, o, is] = [base, theirs, ours, &after].map(|state| state.get(name));
+        let is_named = conflicts.iter().any(|conflict| Path::new(name).starts_with(conflict));
+        named.extend(is_named.then(|| name.to_owned()));
+        match merged(b, t, o) {
+            Some(expected) if !is_named => prop_assert_eq!(
+                is,
+                expected.as_ref(),
+                "{} of {:?}, {:?} and {:?}: {:?}",
+                name,
+                b,
+                t,
+                o,
+                report
+            ),
+            None => {
+                prop_assert!(is_named, "{} goes unnamed: {:?}", name, report);
+                prop_assert_eq!(is, o);
+            }
+            // Only where its directory is not there any more.
+            Some(_) => {
+                let lacks_directory = DIRECTORIES
+                    .iter()
+                    .zip(&directories_here)
+                    .any(|(dir, is_here)| Path::new(name).starts_with(dir) && !is_here);
+                prop_assert!(lacks_directory, "{} is a conflict: {:?}", name, report);
+                prop_assert_eq!(is, o);
+            }
+        }
+    }
+    Ok(named)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
 
@@ -441,13 +791,7 @@ proptest! {
         there in prop::collection::vec(edit(), 0..6),
         here in prop::collection::vec(edit(), 0..6),
     ) {
-        let fixture = Fixture::new(|project| {
-            for name in FILES {
-                let path = project.join(name);
-                fs::create_dir_all(path.parent().unwrap()).unwrap();
-                fs::write(path, text(name, ["0"; SECTIONS])).unwrap();
-            }
-        });
+        let fixture = Fixture::new(with_all_files);
         let base = fixture.look();
         let mut their_state = State::new();
         let theirs = fixture.there(|project| {
@@ -457,33 +801,78 @@ proptest! {
         apply(&fixture.project(), "here", &here);
         let ours = fixture.look();
         let (manager, report) = fixture.merge(&theirs);
-        let after = fixture.look();
-        let conflicts = fixture.conflicts(&report);
-        let directories_here: Vec<bool> =
-            DIRECTORIES.iter().map(|dir| ours.keys().any(|it| it.starts_with(dir))).collect();
-        for name in FILES {
-            let [b, t, o, is] = [&base, &their_state, &ours, &after].map(|state| state.get(name));
-            let is_named = conflicts.iter().any(|conflict| Path::new(name).starts_with(conflict));
-            match merged(b, t, o) {
-                Some(expected) if !is_named => prop_assert_eq!(
-                    is, expected.as_ref(), "{} of {:?} and {:?}: {:?}", name, t, o, report
-                ),
-                None => {
-                    prop_assert!(is_named, "{} goes unnamed: {:?}", name, report);
-                    prop_assert_eq!(is, o);
-                }
-                // Only where its directory is not there any more.
-                Some(_) => {
-                    let lacks_directory = DIRECTORIES.iter().zip(&directories_here).any(
-                        |(dir, is_here)| Path::new(name).starts_with(dir) && !is_here,
-                    );
-                    prop_assert!(lacks_directory, "{} is a conflict: {:?}", name, report);
-                    prop_assert_eq!(is, o);
+        check_against_model(&fixture, [&base, &their_state, &ours], &report)?;
+        manager.restore_to(0).unwrap();
+        prop_assert_eq!(fixture.look(), ours);
+    }
+
+    #[test]
+    fn two_forks_merge_in_turn_with_edits_between_and_each_undo_gives_the_state_before(
+        in_a in prop::collection::vec(edit(), 0..5),
+        in_b in prop::collection::vec(edit(), 0..5),
+        more_in_a in prop::collection::vec(edit(), 0..4),
+        here in prop::collection::vec(edit(), 0..4),
+        between in prop::collection::vec(edit(), 0..3),
+    ) {
+        let fixture = Fixture::new(with_all_files);
+        let base = fixture.look();
+        let [mut a_state, mut b_state, mut a2_state] = [const { State::new() }; 3];
+        let a = fixture.there(|project| {
+            apply(project, "a", &in_a);
+            a_state = look(project);
+        });
+        let b = fixture.there(|project| {
+            apply(project, "b", &in_b);
+            b_state = look(project);
+        });
+        let a2 = fixture.there(|project| {
+            apply(project, "a", &in_a);
+            apply(project, "a2", &more_in_a);
+            a2_state = look(project);
+        });
+        apply(&fixture.project(), "here", &here);
+        let ours = fixture.look();
+        let (first, report) = fixture.merge_after("20260101-000000-2", &[], &a);
+        let left = check_against_model(&fixture, [&base, &a_state, &ours], &report)?;
+        let after_a = fixture.look();
+        let (_, report) = fixture.merge_after("20260101-000000-3", &[], &b);
+        check_against_model(&fixture, [&base, &b_state, &after_a], &report)?;
+        let after_b = fixture.look();
+        // Work here, which no undo takes.
+        apply(&fixture.project(), "between", &between);
+        let worked = fixture.look();
+        // The common state has what was taken of A.
+        let mut common = a_state.clone();
+        for name in &left {
+            common.remove(name);
+            common.extend(base.get(name).map(|entry| (name.clone(), entry.clone())));
+        }
+        let (_, report) = fixture.merge_after("20260101-000000-4", &[first], &a2);
+        check_against_model(&fixture, [&common, &a2_state, &worked], &report)?;
+        for (id, before) in [("20260101-000000-4", &worked), ("20260101-000000-3", &after_a)] {
+            let manager =
+                SnapshotManager::open(&fixture.temp.path().join("store").join(id)).unwrap();
+            let undone = fixture.undo(&manager);
+            let touched: Vec<String> = undone.conflicts.iter().map(|it| it.path.clone())
+                .chain(undone.spared.iter().cloned())
+                .chain(undone.merged.iter().cloned())
+                .map(|path| path.strip_prefix(fixture.project()).unwrap().to_str().unwrap().to_owned())
+                .collect();
+            // Only what came later stays.
+            if id.ends_with('4') {
+                prop_assert!(touched.is_empty(), "{:?}", undone);
+                prop_assert_eq!(&fixture.look(), before);
+            } else if worked == after_b {
+                prop_assert!(touched.is_empty(), "{:?}", undone);
+                prop_assert_eq!(&fixture.look(), before);
+            } else {
+                let now = fixture.look();
+                for name in FILES.iter().filter(|name| worked.get(**name) != after_b.get(**name)) {
+                    let is_kept = now.get(*name) == worked.get(*name);
+                    let is_told = touched.iter().any(|path| Path::new(name).starts_with(path));
+                    prop_assert!(is_kept || is_told, "{} was taken: {:?}", name, undone);
                 }
             }
         }
-        manager.create_incremental().unwrap();
-        manager.restore_to(0).unwrap();
-        prop_assert_eq!(fixture.look(), ours);
     }
 }

@@ -1,7 +1,6 @@
 //! A root tree with some paths replaced: only the directories on the way to them are written anew.
 
-use std::collections::BTreeMap;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use crate::byte_path;
@@ -10,13 +9,15 @@ use crate::object::{ContentHash, LinkGroups, Node, Tree, TreeEntry};
 use crate::store::{ObjectStore, StoreError, read_links, read_root_tree, read_tree};
 
 /// The wanted states of paths; `None`: they go.
-pub(super) type Edits = BTreeMap<Vec<u8>, Option<Arc<EntryState>>>;
+pub(in crate::restore) type Edits = BTreeMap<Vec<u8>, Option<Arc<EntryState>>>;
 
-/// Writes the root tree that has these paths as they are to be, and all else as it is.
-pub(super) fn apply(
+/// Writes the root tree that has these paths as they are to be, and all else as it is. Of `linked`
+/// paths, each group is one file.
+pub(in crate::restore) fn apply(
     store: &dyn ObjectStore,
     root: &ContentHash,
     edits: &Edits,
+    linked: Vec<Vec<Box<[u8]>>>,
 ) -> Result<ContentHash, StoreError> {
     let mut tree = read_root_tree(store, root)?;
     for entry in &mut tree.entries {
@@ -31,13 +32,14 @@ pub(super) fn apply(
             .collect();
         *tree = rebuilt(store, Some(*tree), &inside)?;
     }
-    if tree.links.is_some() {
+    if tree.links.is_some() || !linked.is_empty() {
         let links = read_links(store, tree.links.as_ref())?;
-        // Whatever a path is to be, it is linked to nothing.
-        let group = |group: &Vec<Box<[u8]>>| {
-            group.iter().filter(|path| !edits.contains_key(&***path)).cloned().collect()
-        };
-        let groups = LinkGroups::new(links.groups().iter().map(group).collect());
+        let joined: HashSet<&[u8]> = linked.iter().flatten().map(|path| &**path).collect();
+        // Whatever a path is to be, it is linked to nothing else.
+        let stays = |path: &&Box<[u8]>| !edits.contains_key(&***path) && !joined.contains(&***path);
+        let group = |group: &Vec<Box<[u8]>>| group.iter().filter(stays).cloned().collect();
+        let known: Vec<_> = links.groups().iter().map(group).collect();
+        let groups = LinkGroups::new(known.into_iter().chain(linked.iter().cloned()).collect());
         tree.links = match groups.is_empty() {
             true => None,
             false => Some(store.write(&groups.encode())?.hash),

@@ -17,6 +17,7 @@ mod edit_tree;
 mod renames;
 mod virtual_state;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
@@ -30,14 +31,17 @@ use crate::object::ContentHash;
 use crate::restore::{OnConflict, RunsAtWork};
 use crate::snapshot::{CacheUse, LoadedManifest, RestoreRecord, SnapshotManager, SnapshotManifest};
 use crate::store::{ObjectStore, OverlayStore};
-use edit_tree::apply;
+pub(super) use edit_tree::Edits;
+pub(super) use edit_tree::apply;
 pub(super) use renames::Renames;
+pub use virtual_state::ConflictSide;
 pub(super) use virtual_state::{Change, Conflict, Purpose, VirtualState};
 
 /// Maximum number of plans of a state that keeps changing.
 const ATTEMPTS: usize = 5;
 
 /// A state that is made of the present one.
+#[derive(Debug, Clone)]
 pub(super) struct Wanted {
     pub(super) root: ContentHash,
     /// The paths that are to be another.
@@ -45,25 +49,32 @@ pub(super) struct Wanted {
     /// Files among them that were merged by lines.
     pub(super) merged: Vec<PathBuf>,
     pub(super) conflicts: Vec<Conflict>,
+    /// The changes that are not made, and not decided.
+    pub(super) left: BTreeSet<Vec<u8>>,
+    /// Whether a side or a choice decided about a conflict.
+    pub(super) has_decided: bool,
 }
 
 impl Wanted {
-    /// The tree that a state with edits has. `current`: the root that the state began with.
+    /// The tree that a state with edits has. `current`: the root that the state began with;
+    /// `linked`: paths that are to be one file.
     pub(super) fn of(
         state: VirtualState<'_>,
         store: &dyn ObjectStore,
         current: &ContentHash,
+        linked: Vec<Vec<Box<[u8]>>>,
     ) -> Result<Self, RestoreError> {
         let paths = state.paths().map(|path| crate::path_text::to_path(path).to_owned()).collect();
-        let root = apply(store, current, state.edits())?;
-        let (merged, mut conflicts) = state.finish();
+        let root = apply(store, current, state.edits(), linked)?;
+        let has_decided = state.has_decided();
+        let (merged, mut conflicts, left) = state.finish();
         conflicts.sort();
         conflicts.dedup_by(|a, b| a.path == b.path && a.change == b.change);
-        Ok(Self { root, paths, merged, conflicts })
+        Ok(Self { root, paths, merged, conflicts, left, has_decided })
     }
 
     /// Later changes of these paths are in the state that is to be reached.
-    fn options(&self) -> RestoreOptions {
+    pub(super) fn options(&self) -> RestoreOptions {
         RestoreOptions {
             on_conflict: OnConflict::Overwrite,
             selection: Selection { exactly: self.paths.clone(), ..Selection::default() },
@@ -72,24 +83,15 @@ impl Wanted {
     }
 }
 
-/// How the session tells of a change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ToldAs {
-    /// As a restore that undid steps.
-    UndoneSteps,
-    /// As what the session itself did.
-    OwnWork,
-}
-
 /// A change of the present state that was carried out.
 pub(super) struct Carried {
     pub(super) wanted: Wanted,
     pub(super) restore: RestoreReport,
 }
 
-/// Makes of the present state, by its root, what is wanted.
+/// Makes of the present state, by its root and what it left out, what is wanted.
 pub(super) type WantedOf<'a> =
-    &'a dyn Fn(&dyn ObjectStore, &ContentHash) -> Result<Wanted, RestoreError>;
+    &'a dyn Fn(&dyn ObjectStore, &ContentHash, &[NotCaptured]) -> Result<Wanted, RestoreError>;
 
 impl SnapshotManager {
     /// Says what a change of the present state would do. Writes nothing.
@@ -101,7 +103,7 @@ impl SnapshotManager {
         let overlay = OverlayStore::new(self.store());
         let (target, latest) = (&states.target.manifest, &states.latest);
         let current = self.capture_current(&overlay, target, latest, CacheUse::Read)?;
-        let wanted = wanted(&overlay, &current.merkle_root)?;
+        let wanted = wanted(&overlay, &current.merkle_root, &current.not_captured)?;
         let options = wanted.options();
         let mut restore = self.report(target.number, &options, true);
         let states = states.aiming_at(wanted.root, &current.not_captured);
@@ -116,15 +118,13 @@ impl SnapshotManager {
         Ok(Carried { wanted, restore })
     }
 
-    /// Changes the present state. The state before is kept as a snapshot of the session. `number`:
-    /// the snapshot that says what is tracked. `taken`: the present state, if a snapshot was taken
-    /// just now. `then` runs under the locks when all is done.
+    /// Changes the present state, as a restore that undoes steps. The state before is kept as a
+    /// snapshot of the session. `number`: the snapshot that says what is tracked. `then` runs under
+    /// the locks when all is done.
     pub(super) fn carry_out_change(
         &self,
         number: u64,
         runs_at_work: &RunsAtWork,
-        told_as: ToldAs,
-        mut taken: Option<SnapshotManifest>,
         wanted: WantedOf<'_>,
         then: impl Fn(),
     ) -> Result<Carried, RestoreError> {
@@ -138,16 +138,11 @@ impl SnapshotManager {
         let _store_lock = self.lock_store()?;
         for _ in 0..ATTEMPTS {
             let states = self.states(number)?;
-            let (root, left_out) = match taken.take() {
-                Some(taken) => (taken.merkle_root, taken.not_captured),
-                None => {
-                    let (target, latest) = (&states.target.manifest, &states.latest);
-                    let cache = CacheUse::ReadAndWrite;
-                    let current = self.capture_current(self.store(), target, latest, cache)?;
-                    (current.merkle_root, current.not_captured)
-                }
-            };
-            let wanted = wanted(self.store(), &root)?;
+            let (target, latest) = (&states.target.manifest, &states.latest);
+            let cache = CacheUse::ReadAndWrite;
+            let current = self.capture_current(self.store(), target, latest, cache)?;
+            let (root, left_out) = (current.merkle_root, current.not_captured);
+            let wanted = wanted(self.store(), &root, &left_out)?;
             let options = wanted.options();
             if wanted.paths.is_empty() {
                 let restore = self.report(number, &options, false);
@@ -156,7 +151,6 @@ impl SnapshotManager {
             // A merged file must survive a crash as well as the one that it replaces.
             self.store().sync()?;
             let states = states.aiming_at(wanted.root, &left_out);
-            let states = States { are_own_work: told_as == ToldAs::OwnWork, ..states };
             let mut prepared = self.prepare(&states, &options)?;
             // Planned from a second look: what it saw has to be what was merged.
             let seen = prepared.before.safety.map(|safety| self.load_manifest(safety));
@@ -181,10 +175,9 @@ impl SnapshotManager {
                 left_some: false,
                 has_merged: false,
             };
-            let record = (told_as == ToldAs::UndoneSteps).then_some(record);
             let target = &states.target.manifest;
             let (mut done, left) =
-                self.carry_out(prepared.planned.plan, target, &prepared.before, record, &[])?;
+                self.carry_out(prepared.planned.plan, target, &prepared.before, Some(record), &[])?;
             then();
             left.retain_made(&mut done);
             (restore.changes, restore.touched) = (done.changes, done.touched);
@@ -198,7 +191,7 @@ impl SnapshotManager {
 
 impl States {
     /// The same with another target. Paths that are not captured now stay so.
-    fn aiming_at(self, root: ContentHash, left_out: &[NotCaptured]) -> Self {
+    pub(super) fn aiming_at(self, root: ContentHash, left_out: &[NotCaptured]) -> Self {
         let manifest = SnapshotManifest {
             merkle_root: root,
             not_captured: left_out.to_vec(),

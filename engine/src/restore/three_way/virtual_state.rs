@@ -1,17 +1,18 @@
 //! The present state, and what it is to be: changed in memory, change by change.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::edit_tree::Edits;
-use super::renames::{Rename, Renames, renames};
+use super::renames::{DoubleRename, Rename, Renames, doubles, renames};
 use crate::byte_path;
 use crate::diff::{EntryState, Lookup};
 use crate::object::{ContentHash, FileTime, Node, RootTree};
-use crate::path_text::to_path;
-use crate::restore::merge::{Merged, Merger, is_same as are_same};
+use crate::path_text::{Shown, to_path};
+use crate::restore::ChosenText;
+use crate::restore::merge::{Chosen, HunkChoice, Merged, Merger, is_same as are_same};
 use crate::restore::others::Contested;
 use crate::snapshot::TrackedRoot;
 use crate::store::{ObjectStore, StoreError, read_root_tree, read_tree};
@@ -68,6 +69,18 @@ impl Purpose {
     }
 }
 
+/// The fate of paths that both sides changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ConflictSide {
+    /// They stay, and are named.
+    #[default]
+    Open,
+    /// They are as here, and that is decided.
+    Ours,
+    /// They become what the change leads to.
+    Theirs,
+}
+
 /// A change of one path.
 #[derive(Debug, Clone)]
 pub(in crate::restore) struct Change {
@@ -95,13 +108,20 @@ pub(in crate::restore) struct VirtualState<'a> {
     roots: &'a [TrackedRoot],
     contested: Contested,
     purpose: Purpose,
-    /// Whether conflicts are decided: the state that the change leads to comes.
-    overwrite: bool,
+    side: ConflictSide,
+    /// Whether a side decides about each hunk of a text, and not about whole files.
+    by_hunk: bool,
+    /// Contents that a person chose for texts in conflict.
+    chosen: HashMap<PathBuf, ChosenText>,
     /// Files that have another name here than in the states that changes begin with.
     renamed_here: Renames,
     edits: Edits,
     merged: Vec<PathBuf>,
     conflicts: Vec<Conflict>,
+    /// Changes that are not made, and not decided.
+    left: BTreeSet<Vec<u8>>,
+    /// Whether a side or a choice decided about a conflict.
+    has_decided: bool,
 }
 
 impl<'a> VirtualState<'a> {
@@ -117,11 +137,15 @@ impl<'a> VirtualState<'a> {
             roots,
             contested: Contested::default(),
             purpose,
-            overwrite: false,
+            side: ConflictSide::Open,
+            by_hunk: false,
+            chosen: HashMap::new(),
             renamed_here: Renames::default(),
             edits: Edits::new(),
             merged: Vec::new(),
             conflicts: Vec::new(),
+            left: BTreeSet::new(),
+            has_decided: false,
         })
     }
 
@@ -132,7 +156,14 @@ impl<'a> VirtualState<'a> {
 
     /// Conflicts with the present state are decided: the state that the change leads to comes.
     pub(in crate::restore) fn overwriting(self, overwrite: bool) -> Self {
-        Self { overwrite, ..self }
+        let side = if overwrite { ConflictSide::Theirs } else { ConflictSide::Open };
+        Self { side, ..self }
+    }
+
+    /// Conflicts are decided: in texts about each hunk, or as a person chose, else about the path.
+    pub(in crate::restore) fn deciding(self, side: ConflictSide, chosen: &[ChosenText]) -> Self {
+        let chosen = chosen.iter().map(|it| (it.path.clone(), it.clone())).collect();
+        Self { side, by_hunk: true, chosen, ..self }
     }
 
     /// A change of a file that has another name here goes to that.
@@ -140,7 +171,7 @@ impl<'a> VirtualState<'a> {
         Self { renamed_here, ..self }
     }
 
-    pub(super) fn edits(&self) -> &Edits {
+    pub(in crate::restore) fn edits(&self) -> &Edits {
         &self.edits
     }
 
@@ -149,9 +180,14 @@ impl<'a> VirtualState<'a> {
         self.edits.keys().map(Vec::as_slice)
     }
 
-    /// Files that were merged, and what stays as it is.
-    pub(super) fn finish(self) -> (Vec<PathBuf>, Vec<Conflict>) {
-        (self.merged, self.conflicts)
+    /// Whether a side or a choice decided about a conflict.
+    pub(super) fn has_decided(&self) -> bool {
+        self.has_decided
+    }
+
+    /// Files that were merged, what stays as it is, and the changes that were left.
+    pub(super) fn finish(self) -> (Vec<PathBuf>, Vec<Conflict>, BTreeSet<Vec<u8>>) {
+        (self.merged, self.conflicts, self.left)
     }
 
     /// Does what changes do, sorted by path. `number`: what conflicts are named with.
@@ -162,8 +198,14 @@ impl<'a> VirtualState<'a> {
     ) -> Result<(), StoreError> {
         let changes: Vec<Change> = changes.collect();
         let moves = self.moves(&changes)?;
-        let moved: HashSet<usize> =
+        let mut moved: HashSet<usize> =
             moves.iter().flat_map(|(it, _)| [it.removed, it.created]).collect();
+        if let Purpose::Merge(_) = self.purpose {
+            let is_gone_here = |path: &[u8]| self.get(path).is_ok_and(|state| state.is_none());
+            for double in doubles(&changes, &self.renamed_here, is_gone_here) {
+                self.settle_double(number, &changes, &double, &mut moved)?;
+            }
+        }
         let mut leaving_directories = Vec::new();
         for (at, change) in changes.iter().enumerate() {
             let Change { path, from, to } = change;
@@ -175,7 +217,11 @@ impl<'a> VirtualState<'a> {
                 leaving_directories.push(change);
                 continue;
             }
+            let known = self.conflicts.len();
             self.carry_over_path(number, path, from, to)?;
+            if self.conflicts.len() > known {
+                self.left.insert(path.clone());
+            }
         }
         for (Rename { removed, created }, state) in moves {
             let (old, new) = (&changes[removed].path, &changes[created].path);
@@ -183,6 +229,7 @@ impl<'a> VirtualState<'a> {
                 self.move_to(old, new, state);
             } else {
                 self.obstacle(number, new, Obstacle::HasNoDirectory);
+                self.left.extend([old.clone(), new.clone()]);
             }
         }
         // Deepest first: by then it is known whether anything is left in them.
@@ -195,6 +242,54 @@ impl<'a> VirtualState<'a> {
                 self.edits.insert(path.clone(), to.clone());
             } else if to.is_some() {
                 self.obstacle(number, path, Obstacle::HoldsMore);
+                self.left.insert(path.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// A file or a directory that each side gave another name. `settled` gets the changes that are
+    /// dealt with.
+    fn settle_double(
+        &mut self,
+        number: u64,
+        changes: &[Change],
+        double: &DoubleRename,
+        settled: &mut HashSet<usize>,
+    ) -> Result<(), StoreError> {
+        let DoubleRename { old, there, here, pairs } = double;
+        self.has_decided |= self.side != ConflictSide::Open;
+        match self.side {
+            ConflictSide::Open => {
+                let shown = |path: &[u8]| {
+                    let root = self.roots.iter().map(|root| root.path.as_os_str().as_bytes());
+                    let inside = root.filter_map(|root| byte_path::relative_to(path, root)).next();
+                    Shown::bytes(inside.unwrap_or(path)).to_string()
+                };
+                let reason =
+                    format!("{} was renamed on both sides, here to {}", shown(old), shown(here));
+                self.conflict(number, there, &reason);
+            }
+            ConflictSide::Ours => {}
+            ConflictSide::Theirs => {
+                for name in pairs {
+                    self.edits.insert(name.clone(), None);
+                }
+                if let Some(current) = self.get(here)?
+                    && is_directory(&current)
+                    && self.is_empty(here, &current)?
+                {
+                    self.edits.insert(here.clone(), None);
+                }
+                return Ok(());
+            }
+        }
+        for (at, change) in changes.iter().enumerate() {
+            if change.to.is_some() && byte_path::is_in(&change.path, there) {
+                settled.insert(at);
+                if self.side == ConflictSide::Open {
+                    self.left.insert(change.path.clone());
+                }
             }
         }
         Ok(())
@@ -236,7 +331,15 @@ impl<'a> VirtualState<'a> {
             };
             return self.put_or_leave(number, path, to, self.purpose.reason(obstacle));
         };
-        match self.merged(path, origin, goal, is)? {
+        let merged = match self.merged(path, origin, goal, is)? {
+            None => {
+                let decided = self.decided(path, origin, goal, is)?;
+                self.has_decided |= decided.is_some();
+                decided
+            }
+            merged => merged,
+        };
+        match merged {
             Some(state) => {
                 self.set_merged(path, is, state);
                 Ok(())
@@ -255,6 +358,33 @@ impl<'a> VirtualState<'a> {
     ) -> Result<Option<EntryState>, StoreError> {
         let merger = Merger::new(self.store, self.roots);
         let Some(Merged { state, bytes }) = merger.carry_over(path, from, to, current)? else {
+            return Ok(None);
+        };
+        if let Some(bytes) = bytes {
+            self.store.write(&bytes)?;
+        }
+        Ok(Some(state))
+    }
+
+    /// The present state of a file whose hunks are decided; `None`: nothing decides about them.
+    fn decided(
+        &self,
+        path: &[u8],
+        from: &EntryState,
+        to: &EntryState,
+        current: &EntryState,
+    ) -> Result<Option<EntryState>, StoreError> {
+        let Node::File { hash: now, .. } = &current.node else { return Ok(None) };
+        let chosen = self.chosen.get(to_path(path)).filter(|chosen| chosen.now == *now);
+        let chosen = match (chosen, self.side) {
+            (Some(chosen), _) => Chosen::Bytes(&chosen.bytes),
+            (None, ConflictSide::Ours) if self.by_hunk => Chosen::Hunks(HunkChoice::Ours),
+            (None, ConflictSide::Theirs) if self.by_hunk => Chosen::Hunks(HunkChoice::Theirs),
+            _ => return Ok(None),
+        };
+        let merger = Merger::new(self.store, self.roots);
+        let Some(Merged { state, bytes }) = merger.decided(path, from, to, current, &chosen)?
+        else {
             return Ok(None);
         };
         if let Some(bytes) = bytes {
@@ -321,10 +451,12 @@ impl<'a> VirtualState<'a> {
         to: &State,
         reason: &str,
     ) -> Result<(), StoreError> {
-        if self.overwrite {
-            return self.put(number, path, to);
+        self.has_decided |= self.side != ConflictSide::Open;
+        match self.side {
+            ConflictSide::Theirs => return self.put(number, path, to),
+            ConflictSide::Ours => {}
+            ConflictSide::Open => self.conflict(number, path, reason),
         }
-        self.conflict(number, path, reason);
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use super::{SnapshotError, SnapshotManager};
 use crate::diff::{ChangeSummary, Comparison, count_changes};
 use crate::manifest::{SnapshotKind, SnapshotManifest};
 use crate::snapshot::manifests::ManifestError;
+use crate::snapshot::merge_record::MergeRecord;
 use crate::snapshot::metadata::SessionMetadata;
 use crate::snapshot::restore_log::RestoreRecord;
 use crate::snapshot::steps::{StepEntry, push as push_step};
@@ -41,6 +42,21 @@ impl SnapshotManager {
         let before = metadata.restores.clone();
         change(&mut metadata.restores);
         if metadata.restores == before {
+            return Ok(());
+        }
+        Ok(self.session.save_metadata(&metadata)?)
+    }
+
+    /// Changes what the session says of its merge, under the session's lock. A session that is no
+    /// merge says nothing.
+    pub(crate) fn note_merge(
+        &self,
+        change: impl FnOnce(&mut MergeRecord),
+    ) -> Result<(), SnapshotError> {
+        let mut metadata = self.session.metadata()?;
+        let before = metadata.merge.clone();
+        metadata.merge.as_mut().map(change);
+        if metadata.merge == before {
             return Ok(());
         }
         Ok(self.session.save_metadata(&metadata)?)

@@ -11,8 +11,6 @@ mod take;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use jiff::Timestamp;
-
 pub use self::elsewhere::{Built, capture_whole, whole_roots};
 pub use self::error::SnapshotError;
 pub use self::live::LiveState;
@@ -329,16 +327,6 @@ impl SnapshotManager {
     pub(crate) fn record_undone(&self, step: Step) -> Result<(), SnapshotError> {
         let request = SnapshotRequest { step: Some(step), ..SnapshotRequest::default() };
         self.take(Some(&self.latest()?), request).map(drop)
-    }
-
-    /// Takes the last snapshot of a session and ends it, under the session's lock: the process
-    /// that was to do it is gone.
-    pub(crate) fn end_for_another(&self, exit_code: i32) -> Result<(), SnapshotError> {
-        self.take(Some(&self.latest()?), SnapshotRequest::default())?;
-        let mut metadata = self.session.metadata()?;
-        metadata.ended = Some(Timestamp::now());
-        metadata.exit_code = Some(exit_code);
-        Ok(self.session.save_metadata(&metadata)?)
     }
 
     /// Captures the current state as a request says: the baseline of a session that has none yet,

@@ -6,11 +6,13 @@ use std::borrow::Cow;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
+use jiff::Timestamp;
+
 use super::listing::Counted;
 use super::{CacheUse, CaptureMeans, SnapshotError, SnapshotManager, SnapshotRequest, Taken};
 use crate::diff::{self, Comparison, LostAs};
 use crate::manifest::{
-    MANIFEST_VERSION, NotCaptured, NotCapturedSet, SnapshotKind, SnapshotManifest, Step,
+    MANIFEST_VERSION, NotCaptured, NotCapturedSet, SnapshotKind, SnapshotManifest, Step, Totals,
     TrackedRoot,
 };
 use crate::object::ContentHash;
@@ -24,7 +26,7 @@ use crate::snapshot::pending::PendingBaseline;
 use crate::snapshot::reserve;
 use crate::stat_cache::{CountedOn, StoreState, has_cache};
 use crate::store::{LocalStore, LongFiles, ObjectStore, Packer, StoreLock};
-use crate::sys::Dir;
+use crate::sys::{self, Dir};
 
 /// The purpose of a snapshot.
 pub(super) enum Why {
@@ -337,6 +339,31 @@ impl SnapshotManager {
         let is_durable = manifest.totals.objects_written == 0
             && parent.is_some_and(|parent| parent.manifest.merkle_root == manifest.merkle_root);
         self.make_durable(manifest, caches, !is_durable)
+    }
+
+    /// Publishes and lists a state that nono made of the newest one: what is tracked and left out
+    /// is as there. Under the locks of the session and of the store.
+    pub(crate) fn publish_made(
+        &self,
+        merkle_root: ContentHash,
+        totals: Totals,
+        parent: &LoadedManifest,
+    ) -> Result<SnapshotManifest, SnapshotError> {
+        let before = &parent.manifest;
+        let capture = Capture {
+            started: sys::coarse_now(),
+            timestamp: Timestamp::now(),
+            merkle_root,
+            ignore_files: before.ignore_files,
+            totals,
+            not_captured: before.not_captured.clone(),
+            unstable: before.unstable.clone(),
+            caches: NewCaches::default(),
+        };
+        let why = Why::Asked(Box::default());
+        let published = self.publish(capture, Some(parent), why, &before.roots)?;
+        self.record(None)?;
+        Ok(published.manifest)
     }
 
     fn make_durable(

@@ -64,7 +64,7 @@ pub(in crate::cli) fn run(args: &TryArgs, store: &StoreArgs, context: &Context) 
                 context.say(format_args!("the rest is left in fork {name}"));
                 return Ok(code);
             }
-            if super::say_what_no_merge_takes(&fork, context)? {
+            if super::has_more_than_merges_take(&fork, context)? {
                 context.say(format_args!("  it stays as fork {name}: {NONO} fork discard {name}"));
             } else {
                 super::discard::discard(&fork)?;

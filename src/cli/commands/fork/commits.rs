@@ -111,8 +111,35 @@ fn tips(old: &GitState, new: &GitState, fork: &str) -> BTreeMap<String, Oid> {
     found
 }
 
+/// The paths in real repositories that this program made: files, and directories with all in them.
+#[derive(Debug, Default)]
+pub(super) struct Made(Vec<PathBuf>);
+
+impl Made {
+    /// Notes a path that is about to be made: the outermost directory that is missing, or itself.
+    fn note(&mut self, path: PathBuf) {
+        let missing = |path: &&Path| matches!(sys::kind_of(path), Ok(None));
+        let outermost = path.ancestors().take_while(missing).last();
+        self.0.push(outermost.unwrap_or(&path).to_owned());
+    }
+
+    /// Those that are there, none inside another.
+    fn finish(mut self) -> Vec<PathBuf> {
+        self.0.retain(|path| matches!(sys::kind_of(path), Ok(Some(_))));
+        self.0.sort();
+        self.0.dedup();
+        let mut outermost: Vec<PathBuf> = Vec::new();
+        for path in self.0 {
+            if !outermost.last().is_some_and(|above| path.starts_with(above)) {
+                outermost.push(path);
+            }
+        }
+        outermost
+    }
+}
+
 /// Copies the commits of branches into the real repositories, and makes the branches. One that
-/// cannot be made is named in `left`.
+/// cannot be made is named in `left`. Returns the paths that were made.
 ///
 /// # Errors
 /// The state of the fork cannot be read, or there is no place for its objects.
@@ -121,11 +148,12 @@ pub(super) fn arrive(
     manager: &SnapshotManager,
     base: &SnapshotManifest,
     theirs: &SnapshotManifest,
-) -> Result<(), CliError> {
+) -> Result<Vec<PathBuf>, CliError> {
     let mut copied: BTreeMap<PathBuf, PathBuf> = BTreeMap::new();
     if branches.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
+    let mut made = Made::default();
     let scratch = Scratch::temporary()?;
     for branch in branches {
         let objects = match copied.get(&branch.git_dir) {
@@ -136,7 +164,7 @@ pub(super) fn arrive(
                 copied.entry(branch.git_dir.clone()).or_insert(objects).clone()
             }
         };
-        branch.left = make(branch, &objects).err().map(|error| error.to_string());
+        branch.left = make(branch, &objects, &mut made).err().map(|error| error.to_string());
     }
     // These copies are not of a command, so nothing looks for them.
     let dir = Dir::open(scratch.path())?;
@@ -146,7 +174,7 @@ pub(super) fn arrive(
             removed => removed,
         }
     })?;
-    Ok(())
+    Ok(made.finish())
 }
 
 /// Copies the files with objects that a fork made out of its snapshot, and returns their directory.
@@ -196,7 +224,7 @@ fn holds_objects(inside: &Path) -> bool {
 }
 
 /// Copies what a branch reaches, and makes it.
-fn make(branch: &Branch, fork_objects: &Path) -> Result<(), CliError> {
+fn make(branch: &Branch, fork_objects: &Path, made: &mut Made) -> Result<(), CliError> {
     let git_dir = &branch.git_dir;
     refuse_symlinks(git_dir, &["objects"])?;
     let name = format!("{BRANCHES}{}", branch.branch);
@@ -210,7 +238,7 @@ fn make(branch: &Branch, fork_objects: &Path) -> Result<(), CliError> {
     let repository = Objects::open(&git_dir.join("objects"), &branch.commit)?;
     let tip = repository.id(&branch.commit)?;
     let fork = Objects::open(fork_objects, &branch.commit)?;
-    repository.take(tip, &fork)?;
+    repository.take(tip, &fork, made)?;
     let references = gix_ref::file::Store::at(git_dir.clone(), repository.kind);
     let full = gix_ref::FullName::try_from(name.as_str())
         .map_err(|error| failed(&name, "is no name of a branch", &error))?;
@@ -249,6 +277,8 @@ fn make(branch: &Branch, fork_objects: &Path) -> Result<(), CliError> {
         .map_err(|error| failed(&branch.commit.hex(), "names no committer", &error))?;
     let now = format!("{} +0000", jiff::Timestamp::now().as_second());
     committer.time = &now;
+    made.note(git_dir.join(&name));
+    made.note(git_dir.join("logs").join(&name));
     let edit = RefEdit::update(full, tip, expected, "nono fork merge");
     references
         .transaction()
@@ -371,7 +401,7 @@ impl Objects {
     }
 
     /// Takes what an object reaches from another repository, as far as it is not here.
-    fn take(&self, tip: ObjectId, from: &Self) -> Result<(), CliError> {
+    fn take(&self, tip: ObjectId, from: &Self, made: &mut Made) -> Result<(), CliError> {
         let writer = gix_odb::loose::Store::at(self.path.clone(), self.kind);
         let mut seen: HashSet<ObjectId> = HashSet::new();
         // An object is written when all that it names is.
@@ -389,6 +419,7 @@ impl Objects {
             }
             let fan_out = id.to_hex().to_string();
             refuse_symlinks(&self.path, &[&fan_out[..2]])?;
+            made.note(self.path.join(&fan_out[..2]).join(&fan_out[2..]));
             let (kind, bytes) = object;
             writer
                 .write_buf(kind, &bytes)

@@ -13,6 +13,8 @@ use clap::Args;
 use serde::Serialize;
 
 use super::commits::{self, Branch};
+use super::deciding::{self, Answer};
+use super::stays::{self, Stays};
 use super::trial::{self, Output, Trials};
 use crate::cli::Outcome;
 use crate::cli::args::{StoreArgs, ThreadArgs, named_project};
@@ -23,17 +25,19 @@ use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
 use crate::cli::render::{Palette, summary_line};
 use crate::cli::repositories::Repositories;
-use crate::cli::restoring::{is_allowed, print_changes, refuse_half_way, resolve};
+use crate::cli::restoring::{answers, is_allowed, print_changes, refuse_half_way, resolve};
 use nono_engine::diff::{ChangeSummary, relative_to_roots};
 use nono_engine::fork::{Fork, NotTaken};
 use nono_engine::path_text::Shown;
-use nono_engine::restore::{Merge, MergeReport, MergedState, RestoreError, RunsAtWork, Selection};
+use nono_engine::restore::{ConflictSide, Merge, MergeReport, RestoreError, RunsAtWork, Selection};
 use nono_engine::session::{RecordRequest, Recording};
-use nono_engine::snapshot::{Budget, SessionOrigin, SnapshotManager, SnapshotManifest};
+use nono_engine::snapshot::{
+    Budget, MergeRecord, SessionOrigin, SnapshotManager, SnapshotManifest,
+};
 use nono_engine::sys;
 
-/// Maximum number of checks of a project that keeps changing meanwhile.
-const MAX_CHECKS: usize = 3;
+/// Maximum number of merges of a project that keeps changing meanwhile.
+const MAX_ATTEMPTS: usize = 3;
 
 /// Arguments of `nono fork merge`.
 #[derive(Debug, Args)]
@@ -57,6 +61,12 @@ pub(in crate::cli) struct MergeArgs {
     /// Fetch commits alone: files stay as they are
     #[arg(long, conflicts_with_all = ["check", "paths"])]
     commits_only: bool,
+    /// In conflicts, keep the side of the project: its hunks of texts, its version of the rest
+    #[arg(long, conflicts_with = "theirs")]
+    ours: bool,
+    /// In conflicts, take the side of the fork: its hunks of texts, its version of the rest
+    #[arg(long)]
+    theirs: bool,
     /// Merge also while a run is at work in the project
     #[arg(long)]
     force: bool,
@@ -79,6 +89,8 @@ struct Report<'a> {
     branches: &'a [Branch],
     /// Entries of the fork that are no part of its state.
     not_taken: &'a [NotTaken],
+    /// Work in the fork that no merge takes.
+    stays: &'a [Stays],
     #[serde(flatten)]
     files: Option<&'a MergeReport>,
 }
@@ -91,6 +103,7 @@ struct Sides {
     base: SnapshotManifest,
     theirs: SnapshotManifest,
     not_taken: Vec<NotTaken>,
+    stays: Vec<Stays>,
     roots: Vec<PathBuf>,
 }
 
@@ -109,7 +122,8 @@ impl Sides {
         let base = fork.base()?;
         let roots = base.roots.iter().map(|root| root.path.clone()).collect();
         let (theirs, not_taken) = (taken.manifest, taken.not_taken);
-        Ok(Self { fork, manager, base, theirs, not_taken, roots })
+        let stays = stays::stays(&fork, manager.store(), &base, &theirs)?;
+        Ok(Self { fork, manager, base, theirs, not_taken, stays, roots })
     }
 
     fn merge(&self, args: &MergeArgs, runs_at_work: RunsAtWork) -> Result<Merge, CliError> {
@@ -119,7 +133,13 @@ impl Sides {
             base: Some(sys::current_or_former_dir()?),
             ..Selection::default()
         };
+        let side = match (args.ours, args.theirs) {
+            (true, _) => ConflictSide::Ours,
+            (_, true) => ConflictSide::Theirs,
+            _ => ConflictSide::Open,
+        };
         let merge = Merge::new(self.base.clone(), self.theirs.clone());
+        let merge = merge.after(self.fork.past_merges()?).deciding(side, Vec::new());
         Ok(merge.of(selection).beside(runs_at_work))
     }
 
@@ -161,8 +181,14 @@ pub(in crate::cli) fn run(args: &MergeArgs, store: &StoreArgs, context: &Context
         return Ok(1);
     };
     let at_work = if args.force { RunsAtWork::Ignore } else { RunsAtWork::Allow(allowed) };
-    let merge = sides.merge(args, at_work)?;
-    carry_out(args, &sides, &merge, branches, store, context)
+    let mut work = Work { args, sides: &sides, merge: sides.merge(args, at_work)?, store, context };
+    for _ in 0..MAX_ATTEMPTS {
+        match work.carry_out(branches.clone())? {
+            Some(code) => return Ok(code),
+            None => context.say("the project changed meanwhile: the merge begins anew"),
+        }
+    }
+    Err(CliError::from(RestoreError::ChangedSinceCheck).leaving("nothing was merged"))
 }
 
 /// Merges all of a fork: what `nono try` does with a fork that is kept.
@@ -174,6 +200,8 @@ pub(super) fn all_of(name: &str, store: &StoreArgs, context: &Context) -> Outcom
         dry_run: false,
         no_commits: false,
         commits_only: false,
+        ours: false,
+        theirs: false,
         force: false,
         threads: ThreadArgs::default(),
         json: false,
@@ -181,54 +209,134 @@ pub(super) fn all_of(name: &str, store: &StoreArgs, context: &Context) -> Outcom
     run(&args, store, context)
 }
 
-/// Merges in a session of the merge. Where nothing comes of it, there is no session.
-fn carry_out(
-    args: &MergeArgs,
-    sides: &Sides,
-    merge: &Merge,
-    mut branches: Vec<Branch>,
-    store: &StoreArgs,
-    context: &Context,
-) -> Outcome {
-    let bar = Bar::new(context, "recording the state before");
-    let started = Recording::start(&request(args, sides, context)?, bar.clone());
-    bar.finish();
-    let recording = started?;
-    let mut check = None;
-    let files = match args.commits_only {
-        true => Ok(None),
-        false => merge_files(args, merge, &recording, &mut check, store, context).map(Some),
-    };
-    let files = match files {
-        Ok(files) => files,
-        Err(error) => {
-            // An interrupted restore needs its session.
-            if !recording.manager().session().has_restore_journal()? {
+/// A merge that is carried out.
+struct Work<'a> {
+    args: &'a MergeArgs,
+    sides: &'a Sides,
+    merge: Merge,
+    store: &'a StoreArgs,
+    context: &'a Context,
+}
+
+/// What came of the files.
+enum Files {
+    Merged(MergeReport),
+    /// The check of the merged state failed.
+    Refused(MergeReport),
+    /// A person wants nothing of it.
+    Declined,
+    /// The project is not as it was any more.
+    Changed,
+}
+
+impl Work<'_> {
+    /// Merges in a session of the merge, and prints the report. Where nothing comes of it, there is
+    /// no session. `None`: the project changed meanwhile, and nothing was merged.
+    fn carry_out(&mut self, mut branches: Vec<Branch>) -> Result<Option<u8>, CliError> {
+        let Self { args, sides, context, .. } = *self;
+        let fork_session = sides.fork.document().session.clone();
+        let mut record = MergeRecord::new(fork_session, sides.theirs.number);
+        record.awaits_branches = !branches.is_empty();
+        let bar = Bar::new(context, "recording the state before");
+        let started = Recording::start_merge(&request(args, sides, context)?, record, bar.clone());
+        bar.finish();
+        let recording = started?;
+        let mut check = None;
+        let files = match args.commits_only {
+            true => None,
+            false => match self.merge_files(&recording, &mut check) {
+                Ok(files) => Some(files),
+                Err(error) => {
+                    // An interrupted merge needs its session.
+                    if !recording.manager().session().has_restore_journal()? {
+                        recording.withdraw()?;
+                    }
+                    return Err(error);
+                }
+            },
+        };
+        let files = match files {
+            None => None,
+            Some(Files::Merged(report)) => Some(report),
+            Some(Files::Refused(report)) => {
                 recording.withdraw()?;
+                let code = print(args, sides, Some(&report), &branches, check, None, context)?;
+                return Ok(Some(code));
             }
-            return Err(error);
-        }
-    };
-    if check.is_some_and(|code| code != 0) {
-        recording.withdraw()?;
-        return print(args, sides, files.as_ref(), &branches, check, None, context);
+            Some(Files::Declined) => {
+                recording.withdraw()?;
+                context.say("nothing was merged");
+                return Ok(Some(1));
+            }
+            Some(Files::Changed) => {
+                recording.withdraw()?;
+                return Ok(None);
+            }
+        };
+        let (base, theirs) = (&sides.base, &sides.theirs);
+        let made = commits::arrive(&mut branches, &sides.manager, base, theirs)?;
+        let decides_nothing =
+            files.as_ref().is_none_or(|it| it.restore.changes.is_empty() && !it.has_decided);
+        let is_nothing = decides_nothing && branches.iter().all(|branch| branch.left.is_some());
+        let session = match is_nothing {
+            true => {
+                recording.withdraw()?;
+                None
+            }
+            false => {
+                let id = recording.session_id();
+                recording.manager().add_to_merge(&made)?;
+                recording.end_merge()?;
+                Some(id)
+            }
+        };
+        print(args, sides, files.as_ref(), &branches, check, session, context).map(Some)
     }
-    let (base, theirs) = (&sides.base, &sides.theirs);
-    commits::arrive(&mut branches, &sides.manager, base, theirs)?;
-    let is_nothing = files.as_ref().is_none_or(|it| it.restore.changes.is_empty())
-        && branches.iter().all(|branch| branch.left.is_some());
-    let session = match is_nothing {
-        true => {
-            recording.withdraw()?;
-            None
+
+    /// Merges the files, if the check of the merged state succeeds. `check` gets its exit code.
+    fn merge_files(
+        &mut self,
+        recording: &Recording,
+        check: &mut Option<u8>,
+    ) -> Result<Files, CliError> {
+        let Self { args, store, context, .. } = *self;
+        let manager = recording.manager();
+        if args.is_asked(context) {
+            let foreseen = manager.foresee_merge(&self.merge)?;
+            if foreseen.is_open {
+                let conflicts = &foreseen.merge_conflicts;
+                let merge = self.merge.clone();
+                match deciding::ask(merge, conflicts, manager, recording.baseline(), context)? {
+                    Answer::Merge(merge) => self.merge = *merge,
+                    Answer::Nothing => return Ok(Files::Declined),
+                }
+            }
         }
-        false => {
-            let id = recording.session_id();
-            recording.finish(Some(0))?;
-            Some(id)
+        let state = manager.merged_state(&self.merge)?;
+        if args.check.is_some() {
+            let trials = Trials::new(store)?;
+            let code = trials.run(&manager.load_manifest(state.number)?, Output::Shown)?;
+            *check = Some(code);
+            if code != 0 {
+                return Ok(Files::Refused(state.report));
+            }
         }
-    };
-    print(args, sides, files.as_ref(), &branches, check, session, context)
+        let bar = Bar::new(context, "merging");
+        let manager = manager.clone().with_progress(bar.clone());
+        let merged = manager.merge(&self.merge, &state, args.check.is_some());
+        bar.finish();
+        match merged {
+            Err(RestoreError::ChangedSinceCheck) => Ok(Files::Changed),
+            merged => Ok(Files::Merged(merged?)),
+        }
+    }
+}
+
+impl MergeArgs {
+    /// Whether a person is asked about conflicts.
+    fn is_asked(&self, context: &Context) -> bool {
+        !self.ours && !self.theirs && answers(self.json, context)
+    }
 }
 
 fn request(args: &MergeArgs, sides: &Sides, context: &Context) -> Result<RecordRequest, CliError> {
@@ -249,43 +357,6 @@ fn request(args: &MergeArgs, sides: &Sides, context: &Context) -> Result<RecordR
     })
 }
 
-/// Merges the files, if the check of the merged state succeeds. `check` gets its exit code.
-fn merge_files(
-    args: &MergeArgs,
-    merge: &Merge,
-    recording: &Recording,
-    check: &mut Option<u8>,
-    store: &StoreArgs,
-    context: &Context,
-) -> Result<MergeReport, CliError> {
-    let manager = recording.manager();
-    let merged = |checked: Option<&MergedState>| {
-        let bar = Bar::new(context, "merging");
-        let merged = manager.clone().with_progress(bar.clone()).merge(merge, checked);
-        bar.finish();
-        merged
-    };
-    if args.check.is_none() {
-        return Ok(merged(None)?);
-    }
-    let trials = Trials::new(store)?;
-    for _ in 0..MAX_CHECKS {
-        let state = manager.merged_state(merge)?;
-        let code = trials.run(&manager.load_manifest(state.number)?, Output::Shown)?;
-        *check = Some(code);
-        if code != 0 {
-            return Ok(state.report);
-        }
-        match merged(Some(&state)) {
-            Err(RestoreError::ChangedSinceCheck) => {
-                context.say("the project changed meanwhile: the check begins anew");
-            }
-            merged => return Ok(merged?),
-        }
-    }
-    Err(CliError::from(RestoreError::ChangedSinceCheck).leaving("nothing was merged"))
-}
-
 fn print(
     args: &MergeArgs,
     sides: &Sides,
@@ -295,7 +366,7 @@ fn print(
     session: Option<String>,
     context: &Context,
 ) -> Outcome {
-    let Sides { fork, roots, not_taken, .. } = sides;
+    let Sides { fork, roots, not_taken, stays, .. } = sides;
     let is_done = check.is_none_or(|code| code == 0);
     let is_complete = is_done
         && files.is_none_or(MergeReport::is_complete)
@@ -303,8 +374,8 @@ fn print(
         && branches.iter().all(|branch| branch.left.is_none());
     let code = u8::from(!is_complete);
     if args.json {
-        let report =
-            Report { fork: fork.name(), merge_session: session, check, branches, not_taken, files };
+        let (fork, merge_session) = (fork.name(), session);
+        let report = Report { fork, merge_session, check, branches, not_taken, stays, files };
         context.json(&report)?;
         return Ok(code);
     }
@@ -359,6 +430,9 @@ fn print(
             }
         }
     }
+    for work in stays {
+        context.say(format_args!("  stays in the fork: {}", work.line(inside)));
+    }
     let project = named_project(roots);
     let changes = files.map(|files| &files.restore.changes[..]).unwrap_or_default();
     let done = if args.dry_run { "would be merged" } else { "merged" };
@@ -370,7 +444,8 @@ fn print(
         }
     }
     if files.is_some_and(|files| !files.merge_conflicts.is_empty()) {
-        context.say(format_args!("the fork's side of what was left: {NONO} fork diff {name}"));
+        context.say(format_args!("the side of the fork of what was left: {NONO} fork diff {name}"));
+        context.say("  take it: --theirs; keep the side here: --ours");
     }
     if let Some(session) = session {
         context.say(format_args!("take this back: {NONO} undo {session}"));

@@ -2,14 +2,17 @@
 
 pub(in crate::cli) mod attempt;
 mod commits;
+mod deciding;
 mod diff;
 mod discard;
 mod enter;
+pub(in crate::cli) mod killed;
 pub(in crate::cli) mod list;
 mod merge;
 mod rename;
 mod show;
 mod snapshot;
+mod stays;
 pub(in crate::cli) mod trial;
 
 use std::path::PathBuf;
@@ -229,21 +232,11 @@ fn live_changes(fork: &Fork) -> Result<impl Iterator<Item = &PathBuf>, CliError>
     Ok(changed.into_iter())
 }
 
-/// Names the changes of a fork that a merge leaves in it. Whether there are any.
-fn say_what_no_merge_takes(fork: &Fork, context: &Context) -> Result<bool, CliError> {
+/// Whether a fork has work that no merge takes. The merge names it.
+fn has_more_than_merges_take(fork: &Fork, context: &Context) -> Result<bool, CliError> {
     let objects = objects(fork)?;
-    let has_git_changes = ForkChanges::of(&state(fork, &objects, context)?)?.counted().in_git > 0;
-    if has_git_changes {
-        context.say(
-            "  a merge takes only commits of git: index, stash, tags and settings stay in the fork",
-        );
-    }
-    let mut is_any = has_git_changes;
-    for path in live_changes(fork)? {
-        is_any = true;
-        context.say(format_args!("  not merged: what changed in {}", Shown::path(path)));
-    }
-    Ok(is_any)
+    let state = state(fork, &objects, context)?;
+    Ok(!stays::stays(fork, &state, state.base(), state.manifest())?.is_empty())
 }
 
 /// The changes of a fork, with the moves of its branches.
