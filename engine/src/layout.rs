@@ -5,7 +5,7 @@
 //! <root directory>/      a store that sessions share
 //!   objects/             the objects
 //!   index/               stat caches
-//!   forks/               forks, each in a directory of its name
+//!   forks/               forks, each in a directory of its session's name
 //!   <session>/           any other name that is not hidden
 //!   .new-…  .removed-…   sessions that are not there yet, or no longer
 //!   .restoring-…         the paths of a restore that is at work

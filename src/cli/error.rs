@@ -303,6 +303,13 @@ impl From<ForkError> for CliError {
             ForkError::NotFound { .. } => {
                 Self::failed(message).with_hint(format!("`{NONO} forks` lists them"))
             }
+            ForkError::Elsewhere { projects, .. } | ForkError::Ambiguous { projects, .. } => {
+                let project = projects.first().map(|path| Shown::path(path).to_string());
+                let project = project.unwrap_or_default();
+                Self::failed(message).with_hint(format!(
+                    "a name means the fork of the project here: cd {project}; {NONO} forks lists all"
+                ))
+            }
             ForkError::Exists { name } => {
                 Self::failed(message).with_hint(format!("enter it: {NONO} fork enter {name}"))
             }

@@ -74,6 +74,7 @@ pub(super) fn fork_around() -> Option<OsString> {
 fn need(command: &Command) -> Named {
     let Command::Rollback { command } = command else {
         return match command {
+            Command::Run(args) if args.fork().is_some() => Named(Need::Writing, "run --fork"),
             Command::Run(args) if args.asks_for_record() => Named(Need::Writing, "run --rollback"),
             #[cfg(feature = "mount")]
             Command::Mount(args) if args.needs_store() => Named(Need::Reading, "mount"),

@@ -56,6 +56,19 @@ pub(super) fn command_line(pid: RawPid) -> Vec<u8> {
     line
 }
 
+/// Whether a process is about to be gone: the kernel has begun to end it, or it is no more. It does
+/// nothing from then on, and its command line is empty.
+#[cfg(feature = "mount")]
+pub(super) fn is_ending(pid: RawPid) -> bool {
+    Process::parse(&String::from_utf8_lossy(&read(pid, "stat"))).is_none_or(|it| it.is_ending)
+}
+
+/// The words of a process's command line.
+#[cfg(feature = "mount")]
+pub(super) fn words(pid: RawPid) -> Vec<Vec<u8>> {
+    read(pid, "cmdline").split(|byte| *byte == 0).map(<[u8]>::to_vec).collect()
+}
+
 /// Processes of other mount namespaces in which something of this name is mounted: the first column
 /// of the table of mounts.
 #[cfg(feature = "mount")]
@@ -120,7 +133,12 @@ struct Process {
     parent: RawPid,
     processor_ticks: u64,
     is_busy: bool,
+    /// Whether the kernel has begun to end it.
+    is_ending: bool,
 }
+
+/// The flag of a process that ends: PF_EXITING of `include/linux/sched.h`.
+const ENDING: u32 = 0x4;
 
 impl Process {
     /// `None` for one that has ended. Its name, in brackets, may hold anything.
@@ -131,10 +149,13 @@ impl Process {
             return None;
         }
         let parent = fields.next()?.parse().ok()?;
-        // As proc(5) counts, the state is field 3, and user and system time are 14 and 15.
-        let mut times = fields.skip(9).map(|field| field.parse::<u64>().ok());
+        // As proc(5) counts, the state is field 3, the flags are 9, and user and system time 14 and
+        // 15.
+        let flags: u32 = fields.nth(4)?.parse().ok()?;
+        let mut times = fields.skip(4).map(|field| field.parse::<u64>().ok());
         let processor_ticks = times.next()?? + times.next()??;
-        Some(Self { parent, processor_ticks, is_busy: matches!(state, "R" | "D") })
+        let is_busy = matches!(state, "R" | "D");
+        Some(Self { parent, processor_ticks, is_busy, is_ending: flags & ENDING != 0 })
     }
 }
 
@@ -145,10 +166,15 @@ mod tests {
     #[test]
     fn a_process_is_read_behind_any_name() {
         let rest = "7 12 12 0 -1 4194304 100 0 0 0 3 2 0 0 20 0 1 0 5";
-        let of = |parent, is_busy| Some(Process { parent, processor_ticks: 5, is_busy });
+        let of = |parent, is_busy| {
+            Some(Process { parent, processor_ticks: 5, is_busy, is_ending: false })
+        };
         assert_eq!(Process::parse(&format!("12 (sh) S {rest}")), of(7, false));
         assert_eq!(Process::parse(&format!("12 (a) S 1 (b) R {rest}")), of(7, true));
         assert_eq!(Process::parse(&format!("12 (sh) D {rest}")), of(7, true));
+        // As a process is seen whose memory is gone: its command line is empty.
+        let ending = "7 12 12 0 -1 4194308 100 0 0 0 3 2 0 0 20 0 1 0 5";
+        assert!(Process::parse(&format!("12 (nono) R {ending}")).unwrap().is_ending);
         assert_eq!(Process::parse(&format!("12 (sh) Z {rest}")), None);
         assert_eq!(Process::parse("12 (sh) S 7"), None);
         assert_eq!(Process::parse(""), None);

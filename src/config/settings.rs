@@ -113,6 +113,10 @@ pub struct Settings {
     pub max_entries: Sourced<u64>,
     /// Most bytes of file contents of one snapshot.
     pub max_bytes: Sourced<u64>,
+    /// Most forks of a store.
+    pub max_forks: Sourced<u64>,
+    /// Most bytes of the layers of all forks of a store.
+    pub max_fork_bytes: Sourced<u64>,
     /// Worker threads; 0 is one for each core.
     pub threads: Sourced<u64>,
     /// Whether `nono run` records unless it is told not to.
@@ -167,6 +171,8 @@ strict_table! {
         max_age_days: u64,
         max_entries: u64,
         max_bytes: u64,
+        max_forks: u64,
+        max_fork_bytes: u64,
         threads: u64,
         record: bool,
         name_run_later: bool,
@@ -271,6 +277,8 @@ impl Settings {
                 table.max_bytes,
                 max_bytes,
             )?,
+            max_forks: from.choose(None, "NONO_MAX_FORKS", table.max_forks, 0)?,
+            max_fork_bytes: from.choose(None, "NONO_MAX_FORK_BYTES", table.max_fork_bytes, 0)?,
             threads: from.choose(flags.threads, "NONO_THREADS", table.threads, 0)?,
             record: from.choose(None, "NONO_RECORD", table.record, true)?,
             name_run_later: match table.name_run_later {
@@ -370,6 +378,8 @@ impl Settings {
             number("max_age_days", self.max_age_days, "--max-age-days", "NONO_MAX_AGE_DAYS"),
             number("max_entries", self.max_entries, "--max-entries", "NONO_MAX_ENTRIES"),
             number("max_bytes", self.max_bytes, "--max-bytes", "NONO_MAX_BYTES"),
+            number("max_forks", self.max_forks, "", "NONO_MAX_FORKS"),
+            number("max_fork_bytes", self.max_fork_bytes, "", "NONO_MAX_FORK_BYTES"),
             number("threads", self.threads, "--threads", "NONO_THREADS"),
             Setting {
                 key: "record",
@@ -448,9 +458,8 @@ impl Settings {
 /// The meaning of a 0 as the value of a setting; `None` if it is a value like any other.
 pub fn zero_means(key: &str) -> Option<&'static str> {
     match key {
-        "max_sessions" | "max_storage_gb" | "max_age_days" | "max_entries" | "max_bytes" => {
-            Some("no limit")
-        }
+        "max_sessions" | "max_storage_gb" | "max_age_days" | "max_entries" | "max_bytes"
+        | "max_forks" | "max_fork_bytes" => Some("no limit"),
         "threads" => Some("one for each core"),
         // All of them are limits.
         key if key.starts_with(CONTAINERS_PREFIX) => Some("no limit"),

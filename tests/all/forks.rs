@@ -14,6 +14,7 @@ use nono_engine::sys::{Device, Dir, FileKind};
 
 use crate::fixture::{Finished, Fixture, finished};
 use crate::not_run::not_run;
+use crate::terminal::{Terminal, eventually};
 
 /// Longest wait for what another process does.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -44,6 +45,12 @@ pub fn has_forks(fixture: &Fixture) -> bool {
         not_run(format_args!("no forks here: {}", forks.unwrap()["found"]));
     }
     is_ok
+}
+
+/// The directory of a fork: that of its session.
+fn dir_of(fixture: &Fixture, fork: &str) -> PathBuf {
+    let shown = fixture.nono(&["fork", "show", fork, "--json"]).json();
+    fixture.store().join("forks").join(shown["session_id"].as_str().unwrap())
 }
 
 /// A command in a fork.
@@ -145,7 +152,7 @@ fn a_command_in_a_fork_changes_the_fork_alone() {
         let patch = fixture.nono(&["fork", "diff", "one"]).success();
         assert!(patch.stdout.contains("-old\n+new\n"), "{}", patch.stdout);
         fixture.nono(&["fork", "discard", "one"]).success();
-        assert!(!fixture.store().join("forks/one").exists());
+        assert_eq!(fs::read_dir(fixture.store().join("forks")).unwrap().count(), 0);
         assert_eq!(seen(&fixture.project()), before);
     }
 }
@@ -243,14 +250,17 @@ fn the_walls_stand_in_a_fork() {
         fixture.nono(&["fork", "other"]).success();
         let out = outside.display().to_string();
         let store = fs::canonicalize(fixture.store()).unwrap().display().to_string();
+        let dir =
+            |fork: &str| fs::canonicalize(dir_of(&fixture, fork)).unwrap().display().to_string();
+        let (one, other) = (dir("one"), dir("other"));
         for namespaces in ["auto", "off"] {
             for escape in [
                 format!("echo x > {out}/new"),
                 format!("cat {out}/secret"),
                 format!("ls {store}/forks"),
-                format!("echo x > {store}/forks/other/layers/0/upper/planted"),
-                format!("echo x > {store}/forks/one/layers/0/upper/planted"),
-                format!("cat {store}/forks/one/fork.json"),
+                format!("echo x > {other}/layers/0/upper/planted"),
+                format!("echo x > {one}/layers/0/upper/planted"),
+                format!("cat {one}/fork.json"),
                 "umount .".to_owned(),
                 "mknod disk b 7 0".to_owned(),
                 "setfattr -n user.overlay.opaque -v y dir && \
@@ -310,7 +320,7 @@ fn the_walls_stand_in_a_fork() {
 fn what_a_hostile_layer_holds_is_named_and_not_taken() {
     for fixture in users() {
         fixture.nono(&["fork", "one"]).success();
-        let upper = fixture.store().join("forks/one/layers/0/upper");
+        let upper = dir_of(&fixture, "one").join("layers/0/upper");
         fs::create_dir(upper.join("dir")).unwrap();
         let set = |name: &str, attribute: &str, value: &str| {
             let done = Command::new("setfattr")
@@ -351,7 +361,7 @@ fn a_fork_survives_the_end_of_the_process_that_holds_it() {
     for fixture in users() {
         fixture.nono(&["fork", "one"]).success();
         let staying = Staying::start(&fixture, "one", "echo written > made");
-        let fork = fixture.store().join("forks/one");
+        let fork = dir_of(&fixture, "one");
         let pid = fs::read_to_string(fork.join("holder.pid")).unwrap();
         let killed = Command::new("kill").args(["-KILL", &pid]).status().unwrap();
         assert!(killed.success());
@@ -495,6 +505,8 @@ fn a_trial_leaves_the_project_and_what_is_asked_for() {
         fixture.nono(&["fork", "discard", &name]).success();
         let tried = fixture.nono(&["try", "--discard", "--", "sh", "-c", "rm -r dir"]).success();
         assert!(tried.says("-2 deleted -1 directory"), "{}", tried.stderr);
+        let tried = fixture.nono(&["try", "--discard", "rm", "-r", "dir"]).success();
+        assert!(tried.says("-2 deleted -1 directory"), "{}", tried.stderr);
         let tried = fixture.nono(&["try", "--", "true"]).success();
         assert!(tried.says("nothing changed"), "{}", tried.stderr);
         fixture.nono(&["try", "--", "/no/such/command"]).fails(127, "cannot run");
@@ -528,7 +540,8 @@ fn the_top_of_a_project_cannot_be_moved_away_from_a_fork() {
 #[test]
 fn a_name_of_a_command_or_of_a_path_is_none_for_a_fork() {
     let fixture = Fixture::new();
-    fixture.nono(&["fork", "list"]).fails(2, "is a command of `nono fork`");
+    fixture.nono(&["fork", "rename", "x", "list"]).fails(2, "is a command of `nono fork`");
+    assert_eq!(fixture.nono(&["fork", "list", "--json"]).success().stdout, "[]\n");
     for name in ["../x", "a/b", ".x", "a b", ""] {
         fixture.nono(&["fork", name]).fails(2, "is no name for a fork");
     }
@@ -556,7 +569,7 @@ fn nothing_is_recorded_of_the_project_from_within_a_fork() {
         }
         let sessions = fixture.nono(&["rollback", "list", "--all", "--json"]).success().json();
         assert_eq!(sessions.as_array().unwrap().len(), 1, "{sessions}");
-        assert!(fixture.nono(&["rollback", "list", "--all"]).success().says("(fork)"));
+        assert!(fixture.nono(&["rollback", "list", "--all"]).success().says("(fork one)"));
         assert!(!fixture.project().join("made").exists());
         let usage = fixture.nono(&["rollback", "usage", "--json"]).success().json();
         assert_eq!(usage["forks"][0]["name"], "one", "{usage}");
@@ -609,6 +622,12 @@ fn snapshots_and_steps_from_within_a_fork_are_of_its_session() {
         let steps = fixture.nono(&["steps", &id]).success();
         assert!(steps.stdout.contains("do it"), "{}", steps.stdout);
         assert!(steps.stdout.contains("echo stepped > edited"), "{}", steps.stdout);
+        assert!(!steps.says("nono undo"), "{}", steps.stderr);
+        // The offer acts in a fork.
+        let offer = steps.stderr.split_once("nono fork NAME --from ").unwrap().1.trim().to_owned();
+        fixture.nono(&["fork", "again", "--from", &offer]).success();
+        assert_eq!(inside(&fixture, "again", "cat made edited").stdout, "first\nold\n");
+        fixture.nono(&["fork", "discard", "again"]).success();
         let cat = |state: &str, path: &str| {
             fixture.nono(&["rollback", "cat", &format!("{id}/{state}"), path]).stdout
         };
@@ -719,4 +738,266 @@ fn a_fork_in_use_is_not_discarded_and_a_trial_with_work_left_is_not_merged() {
     kept.fails(1, "it is left as fork");
     assert!(!fixture.project().join("b").exists());
     fs::write(&wait, "go\n").unwrap();
+}
+
+#[test]
+fn a_name_means_the_fork_of_the_project_here() {
+    for fixture in users() {
+        let second = fixture.path("second");
+        fs::create_dir(&second).unwrap();
+        fs::write(second.join("edited"), "of the second\n").unwrap();
+        for path in [second.clone(), second.join("edited")] {
+            fixture.give_away(&path);
+        }
+        let at = |dir: &Path, words: &[&str]| {
+            finished(fixture.command(words).current_dir(dir).output().unwrap())
+        };
+        fixture.nono(&["fork", "a"]).success();
+        at(&second, &["fork", "a"]).success();
+        at(&second, &["fork", "b"]).success();
+        fixture.nono(&["fork", "a"]).fails(1, "there is a fork a already");
+        let read = ["fork", "enter", "a", "--", "cat", "edited"];
+        assert_eq!(fixture.nono(&read).success().stdout, "old\n");
+        assert_eq!(at(&second, &read).success().stdout, "of the second\n");
+        let refused = fixture.nono(&["fork", "diff", "b"]).fails(1, "is one of");
+        let project = fs::canonicalize(&second).unwrap();
+        assert!(refused.says(project.to_str().unwrap()), "{}", refused.stderr);
+        fixture.nono(&["fork", "merge", "b"]).fails(1, "there is no fork b of this project");
+        // Above both, a name of both says nothing.
+        let above = at(second.parent().unwrap(), &["fork", "discard", "a"]);
+        above.fails(1, "several projects have a fork a");
+        at(second.parent().unwrap(), &["fork", "discard", "b"]).success();
+        at(&second, &["fork", "discard", "a"]).success();
+        assert_eq!(fixture.nono(&read).success().stdout, "old\n");
+        let list = fixture.nono(&["forks", "--json"]).success().json();
+        assert_eq!(list.as_array().unwrap().len(), 1, "{list}");
+    }
+}
+
+#[test]
+fn a_run_in_a_fork_has_the_walls_and_the_record_of_a_run() {
+    for fixture in users() {
+        fixture.nono(&["fork", "one"]).success();
+        let outside = fixture.path("outside");
+        fs::create_dir(&outside).unwrap();
+        fixture.give_away(&outside);
+        let script = format!("echo new > edited; echo x > {}/x; exit 3", outside.display());
+        let report = fixture.path("home/report.json");
+        let words = ["run", "--fork", "one", "-m", "first", "--report", report.to_str().unwrap()];
+        let ran = fixture.nono(&[&words[..], &["sh", "-c", &script]].concat());
+        assert_eq!(ran.code, 3, "{}", ran.stderr);
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+        assert_eq!(fs::read_to_string(fixture.project().join("edited")).unwrap(), "old\n");
+        let list = fixture.nono(&["forks", "--json"]).success().json();
+        let id = list[0]["session_id"].as_str().unwrap();
+        assert!(ran.says(&format!("snapshot {id}/1 of the fork")), "{}", ran.stderr);
+        let report: serde_json::Value =
+            serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
+        assert_eq!((&report["session_id"], &report["exit_code"]), (&id.into(), &3.into()));
+        assert_eq!(report["changes"]["modified"], 1, "{report}");
+        assert_eq!(fixture.nono(&["cat", &format!("{id}/1"), "edited"]).success().stdout, "new\n");
+        let granted =
+            ["run", "--fork", "one", "--no-rollback", "--write", outside.to_str().unwrap()];
+        fixture.nono(&[&granted[..], &["sh", "-c", &script]].concat());
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
+        fixture.nono(&["run", "--fork", "two", "true"]).fails(1, "there is no fork two");
+    }
+}
+
+/// A bisect whose command says that it is at work, and then waits.
+fn bisect_at_work(fixture: &Fixture) -> Child {
+    let fifo = fixture.path("at-work");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    fixture.give_away(&fifo);
+    let script = format!("trap '' HUP; echo > {}; sleep 1000 & wait", fifo.display());
+    let write = fifo.to_str().unwrap();
+    let words = ["bisect", "--write", write, "--", "sh", "-c", &script];
+    let mut command = fixture.command_to_be_signalled(&words);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let child = command.spawn().unwrap();
+    fs::read_to_string(&fifo).unwrap();
+    child
+}
+
+#[test]
+fn a_bisect_that_is_told_to_end_or_killed_leaves_no_fork_and_no_session() {
+    for fixture in users() {
+        fixture.record("echo 1 > edited").success();
+        let sessions = || fixture.nono(&["rollback", "list", "--all", "--json"]).success().stdout;
+        let before = sessions();
+        for signal in ["-TERM", "-HUP", "-INT", "-KILL"] {
+            let mut child = bisect_at_work(&fixture);
+            fs::remove_file(fixture.path("at-work")).unwrap();
+            let list = fixture.nono(&["forks", "--json"]).success().json();
+            let name = list[0]["name"].as_str().unwrap();
+            assert!(name.starts_with("trial-"), "a living one stays: {list}");
+            let kill = || Command::new("kill").args([signal, &child.id().to_string()]).status();
+            assert!(kill().unwrap().success());
+            if signal == "-HUP" {
+                // Its command does not listen, so a second signal ends it.
+                assert!(kill().unwrap().success());
+            }
+            assert!(!child.wait().unwrap().success());
+            // What a kill left goes as soon as its last process has ended.
+            eventually("no fork is left", || {
+                fixture.nono(&["forks", "--json"]).success().stdout == "[]\n"
+            });
+            assert_eq!(sessions(), before, "{signal}");
+            assert_eq!(fs::read_dir(fixture.store().join("forks")).unwrap().count(), 0);
+        }
+    }
+}
+
+fn shell_of(fixture: &Fixture) -> Terminal {
+    let terminal = Terminal::start(
+        &fixture.path("tmux"),
+        &fixture.project(),
+        &fixture.path("home"),
+        "env PS1='ready> ' bash --norc --noprofile -i",
+    );
+    terminal.wait_for("ready>");
+    terminal
+}
+
+/// Waits until a text stands so often on the screen, also where lines are wrapped.
+fn sees(terminal: &Terminal, text: &str, times: usize) {
+    let unwrapped = |screen: &str| screen.replace([' ', '\n'], "");
+    terminal
+        .wait_until(text, |screen| unwrapped(screen).matches(&unwrapped(text)).count() == times);
+}
+
+#[test]
+fn ctrl_c_at_the_question_of_a_trial_leaves_a_fork_and_says_how_to_go_on() {
+    let fixture = Fixture::new();
+    if !has_forks(&fixture) {
+        return;
+    }
+    fixture.write("edited", "old\n");
+    let terminal = shell_of(&fixture);
+    terminal.line(&format!("{} try sh -c 'echo new > edited'", env!("CARGO_BIN_EXE_nono")));
+    sees(&terminal, "discard it? [k/s/L/x", 1);
+    terminal.keys(&["C-c"]);
+    sees(&terminal, "it is left as fork try-", 1);
+    sees(&terminal, "discard it: nono fork discard try-", 1);
+    terminal.line("echo \"ended with $?\"");
+    terminal.wait_for("ended with 130");
+    assert_eq!(fs::read_to_string(fixture.project().join("edited")).unwrap(), "old\n");
+    let list = fixture.nono(&["forks", "--json"]).success().json();
+    assert_eq!(list[0]["changes"]["modified"], 1, "{list}");
+}
+
+#[test]
+fn some_changes_of_a_trial_are_chosen_in_the_review_and_the_rest_stays_in_its_fork() {
+    let fixture = Fixture::new();
+    if !has_forks(&fixture) {
+        return;
+    }
+    for name in ["a", "b", "c"] {
+        fixture.write(name, "old\n");
+    }
+    let terminal = shell_of(&fixture);
+    let script = "for f in a b c; do echo new > $f; done";
+    terminal.line(&format!("{} try sh -c '{script}'", env!("CARGO_BIN_EXE_nono")));
+    sees(&terminal, "discard it? [k/s/L/x", 1);
+    // To choose nothing leads back to the question.
+    terminal.line("s");
+    terminal.wait_for("Enter keep what is marked");
+    terminal.keys(&["q"]);
+    sees(&terminal, "discard it? [k/s/L/x", 2);
+    terminal.line("s");
+    terminal.wait_for("Enter keep what is marked");
+    terminal.keys(&["j", "Space", "Enter"]);
+    terminal.wait_for("keep 1 marked path? [y/N]");
+    terminal.keys(&["y"]);
+    sees(&terminal, "the rest is left in fork try-", 1);
+    let texts = ["a", "b", "c"].map(|it| fs::read_to_string(fixture.project().join(it)).unwrap());
+    assert_eq!(texts, ["old\n", "new\n", "old\n"]);
+    fixture.nono(&["undo", "--yes"]).success();
+    assert_eq!(fs::read_to_string(fixture.project().join("b")).unwrap(), "old\n");
+    let list = fixture.nono(&["forks", "--json"]).success().json();
+    assert_eq!(list[0]["changes"]["modified"], 3, "{list}");
+}
+
+#[test]
+fn forks_have_limits_and_a_cleanup_takes_them_by_name_or_by_age() {
+    for fixture in users() {
+        let with = |variable: &str, value: &str, words: &[&str]| {
+            finished(fixture.command(words).env(variable, value).output().unwrap())
+        };
+        fixture
+            .nono(&["fork", "one", "--", "sh", "-c", "head -c 100000 /dev/zero > made"])
+            .success();
+        fixture.nono(&["fork", "two"]).success();
+        let many = with("NONO_MAX_FORKS", "2", &["fork", "three"]).fails(1, "max_forks");
+        assert!(many.says("there are 2 forks"), "{}", many.stderr);
+        with("NONO_MAX_FORKS", "2", &["try", "--discard", "true"]).fails(1, "max_forks");
+        with("NONO_MAX_FORK_BYTES", "1000", &["fork", "three"]).fails(1, "max_fork_bytes");
+        with("NONO_MAX_FORK_BYTES", "100000000", &["fork", "three"]).success();
+        let names = || {
+            let list = fixture.nono(&["forks", "--json"]).success().json();
+            let names = list.as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap());
+            names.map(str::to_owned).collect::<Vec<_>>()
+        };
+        // No cleanup of sessions takes a fork.
+        fixture.nono(&["rollback", "cleanup", "--all", "--yes"]).success();
+        assert_eq!(names(), ["one", "three", "two"]);
+        let usage = fixture.nono(&["rollback", "usage"]).success();
+        assert!(usage.stdout.contains("layers of forks"), "{}", usage.stdout);
+        let clean = |words: &[&str]| fixture.nono(&[&["rollback", "cleanup"], words].concat());
+        clean(&["--fork", "three"]).fails(2, "no terminal");
+        let would = clean(&["--fork", "three", "--dry-run", "--json"]).success().json();
+        assert_eq!(would["forks_removed"][0]["name"], "three", "{would}");
+        assert_eq!(names(), ["one", "three", "two"]);
+        clean(&["--fork", "three", "--fork", "none", "--yes"]).fails(1, "there is no fork none");
+        clean(&["--fork", "three", "--yes"]).success();
+        assert_eq!(names(), ["one", "two"]);
+        let none = clean(&["--forks-older-than", "7", "--yes"]).success();
+        assert!(none.says("no fork is that old"), "{}", none.stderr);
+        // As if nothing had begun in it for long.
+        let old = |fork: &str| {
+            let document = dir_of(&fixture, fork).join("fork.json");
+            let text = fs::read_to_string(&document).unwrap();
+            let mut facts: serde_json::Value = serde_json::from_str(&text).unwrap();
+            facts["created"] = "2020-01-01T00:00:00Z".into();
+            fs::write(&document, facts.to_string()).unwrap();
+        };
+        old("one");
+        old("two");
+        let staying = Staying::start(&fixture, "two", "true");
+        let report = clean(&["--forks-older-than", "7d", "--dry-run", "--json"]).success().json();
+        // Commands began in both: one is no older than its last command.
+        assert_eq!(report["forks_removed"].as_array().unwrap().len(), 0, "{report}");
+        staying.end();
+        fixture.nono(&["fork", "three"]).success();
+        old("three");
+        let report = clean(&["--forks-older-than", "7d", "--yes", "--json"]).success().json();
+        assert_eq!(report["forks_removed"][0]["name"], "three", "{report}");
+        assert_eq!(names(), ["one", "two"]);
+    }
+}
+
+/// After a reboot no process and no namespace is left, and locks are free.
+#[test]
+fn a_fork_goes_on_after_a_reboot() {
+    for fixture in users() {
+        fixture.nono(&["fork", "one"]).success();
+        let mut staying = Staying::start(&fixture, "one", "echo 1 > made; rm gone; mv dir moved");
+        let inside_of = || {
+            let list = fixture.nono(&["forks", "--json"]).success().json();
+            let processes = list[0]["processes"].as_array().unwrap().clone();
+            processes.iter().map(|pid| pid.as_i64().unwrap().to_string()).collect::<Vec<_>>()
+        };
+        let holder = fs::read_to_string(dir_of(&fixture, "one").join("holder.pid")).unwrap();
+        let all = [vec![staying.0.id().to_string(), holder], inside_of()].concat();
+        let killed = Command::new("kill").arg("-KILL").args(&all).status().unwrap();
+        assert!(killed.success(), "{all:?}");
+        staying.0.wait().unwrap();
+        eventually("no process is left", || inside_of().is_empty());
+        let state = "cat made; ls; cat moved/a";
+        let seen = inside(&fixture, "one", state).success().stdout;
+        assert_eq!(seen, "1\nedited\nkept\nmade\nmoved\na");
+        fixture.nono(&["fork", "merge", "one"]).success();
+        assert!(!fixture.project().join("gone").exists());
+        fixture.nono(&["fork", "discard", "one"]).success();
+    }
 }

@@ -6,20 +6,24 @@
 //!
 //! ```text
 //! <root directory>/forks/          0700
-//!   NAME/                          locked (shared) by each process that uses the fork
-//!     fork.json                    session, begin, layers
-//!     start  holder                locks of the process that holds the mounts, and its number
+//!   SESSION/                       locked (shared) by each process that uses the fork
+//!     fork.json                    name, session, begin, layers
+//!     start  holder  holder.pid    locks of the process that holds the mounts, and its number
 //!     base/                        where that process mounts the recorded state, for itself alone
 //!     layers/0/upper  layers/0/work
+//!   .new-…  .removed-…             forks that are not there yet, or no longer; locked as well
 //! ```
 //!
 //! Always true:
 //! - A fork has a session of its own. Its snapshot 0 is the state below, so the collector, `verify`
 //!   and the mount know that state as any other. It goes with the fork, and not before.
+//! - A name belongs to the directories that the fork shows: two projects may have one each.
+//! - A killed process leaves a directory that no process locks, so another one clears it up.
 //! - A layer is untrusted: commands wrote it. An entry that overlayfs does not make is named
 //!   ([`NotTaken`]) and changes nothing.
 //! - Nothing here writes a tracked path.
 
+mod birth;
 mod layer;
 mod merges;
 mod session;
@@ -32,15 +36,16 @@ mod tests;
 use std::path::PathBuf;
 
 use crate::path_text::Shown;
-use crate::session::RecordError;
+use crate::session::{CatalogError, RecordError};
 use crate::snapshot::{CaptureError, ManifestError, SnapshotError};
 use crate::store::StoreError;
 use crate::sys;
 
+pub use birth::{Birth, NewFork};
 pub use layer::{NotTaken, NotTakenReason};
 pub use session::{begin_now, begin_recorded};
 pub use state::{ForkSnapshot, ForkState};
-pub use store::{Fork, ForkDocument, Forks, Layer, Lower, MAX_NAME_BYTES};
+pub use store::{Fork, ForkDocument, Forks, HOLDER_PID, Layer, Lower, MAX_NAME_BYTES};
 
 /// Why a fork cannot be made or used.
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +71,22 @@ pub enum ForkError {
     NotFound {
         /// The name as given.
         name: String,
+    },
+    /// The forks of this name are those of other projects.
+    #[error("there is no fork {name} of this project: it is one of {}", paths(projects))]
+    Elsewhere {
+        /// Its name.
+        name: String,
+        /// The projects that have one.
+        projects: Vec<PathBuf>,
+    },
+    /// Several projects below this directory have one of this name.
+    #[error("several projects have a fork {name}: {}", paths(projects))]
+    Ambiguous {
+        /// Its name.
+        name: String,
+        /// The projects.
+        projects: Vec<PathBuf>,
     },
     /// A process uses it.
     #[error("fork {name} is in use")]
@@ -93,6 +114,9 @@ pub enum ForkError {
     /// Its state cannot be captured or recorded.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
+    /// The sessions of its store cannot be listed.
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
     /// Its session cannot be made.
     #[error(transparent)]
     Record(#[from] RecordError),
@@ -102,6 +126,11 @@ pub enum ForkError {
     /// A file of it cannot be read or written.
     #[error(transparent)]
     Io(#[from] sys::Error),
+}
+
+/// Paths in a message.
+fn paths(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| Shown::path(path).to_string()).collect::<Vec<_>>().join(", ")
 }
 
 impl From<ManifestError> for ForkError {

@@ -1,5 +1,6 @@
-//! The forks of a store: made, found, renamed, removed.
+//! The forks of a store: found, renamed, removed.
 
+use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -9,32 +10,38 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::ForkError;
+use super::birth::{Birth, encoded};
 use crate::gc::withdraw;
 use crate::layout;
-use crate::manifest::{NotCaptured, SnapshotManifest};
-use crate::object::Node;
+use crate::manifest::SnapshotManifest;
 use crate::path_text::{serde_path, to_path};
 use crate::snapshot::SessionDir;
-use crate::store::{LocalStore, read_root_tree};
 use crate::sys::{self, Dir, FileKind, FileLock};
 
+/// The file of the process that holds the mounts: its number.
+pub const HOLDER_PID: &str = "holder.pid";
 /// Longest name of a fork.
 pub const MAX_NAME_BYTES: usize = 64;
 /// Version of the document.
-const FORMAT_VERSION: u32 = 1;
-const DOCUMENT: &[u8] = layout::FORK_DOCUMENT.as_bytes();
-const LAYERS: &[u8] = b"layers";
-const BASE: &[u8] = b"base";
-const UPPER: &str = "upper";
-const WORK: &str = "work";
+pub(super) const FORMAT_VERSION: u32 = 1;
+pub(super) const DOCUMENT: &[u8] = layout::FORK_DOCUMENT.as_bytes();
+pub(super) const LAYERS: &[u8] = b"layers";
+pub(super) const BASE: &[u8] = b"base";
+pub(super) const UPPER: &str = "upper";
+pub(super) const WORK: &str = "work";
 /// The last process of a fork may take so long to be gone when all others are.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The facts of a fork: `fork.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForkDocument {
     /// Version of the document.
     pub format_version: u32,
+    /// Its name. No other fork of the same directories has it.
+    pub name: String,
+    /// Whether it lives only as long as the process that made it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub throw_away: bool,
     /// Its session. Snapshot 0 of that is the state below the layers.
     pub session: String,
     /// When it was made.
@@ -66,19 +73,33 @@ pub enum Lower {
 }
 
 /// The forks of one store.
+///
+/// A name belongs to a project: the directories that a fork shows. From [here](Self::here) a name
+/// means the fork of the project around this directory, or of the only one below it.
 #[derive(Debug, Clone)]
 pub struct Forks {
     root: PathBuf,
+    here: Option<PathBuf>,
 }
 
 impl Forks {
     /// The forks of the store in a root directory.
     pub fn new(root: &Path) -> Self {
-        Self { root: root.to_owned() }
+        Self { root: root.to_owned(), here: None }
     }
 
-    fn directory(&self) -> PathBuf {
+    /// Names mean the forks of this directory from now on.
+    pub fn here(self, directory: &Path) -> Self {
+        Self { here: Some(directory.to_owned()), ..self }
+    }
+
+    pub(super) fn directory(&self) -> PathBuf {
         self.root.join(layout::FORKS)
+    }
+
+    /// The root directory of the store.
+    pub(super) fn root(&self) -> &Path {
+        &self.root
     }
 
     /// All forks, by name. One whose document cannot be read is an error beside the others.
@@ -86,39 +107,109 @@ impl Forks {
     /// # Errors
     /// The directory of forks cannot be read.
     pub fn list(&self) -> Result<Vec<Result<Fork, ForkError>>, ForkError> {
-        let dir = match Dir::open(&self.directory()) {
-            Ok(dir) => dir,
-            Err(error) if error.is_gone() => return Ok(Vec::new()),
-            Err(error) => return Err(error.into()),
-        };
-        let mut names: Vec<String> = dir
-            .names()?
-            .into_iter()
-            .filter_map(|listed| String::from_utf8(listed.name.into_vec()).ok())
-            .filter(|name| is_name(name))
-            .collect();
-        names.sort_unstable();
-        let found = names.iter().map(|name| self.find(name));
+        let found = self.ids()?.into_iter().map(|id| self.of_session(&id));
         // Removed since the names were read.
-        Ok(found.filter(|fork| !matches!(fork, Err(ForkError::NotFound { .. }))).collect())
+        let mut found: Vec<_> =
+            found.filter(|fork| !matches!(fork, Err(ForkError::NotFound { .. }))).collect();
+        let key = |fork: &Result<Fork, ForkError>| {
+            let fork = fork.as_ref().ok()?;
+            let paths: Vec<PathBuf> = fork.recorded_paths().cloned().collect();
+            Some((fork.name().to_owned(), paths))
+        };
+        found.sort_by_cached_key(key);
+        Ok(found)
     }
 
-    /// The fork of a name.
+    /// The sessions of all forks.
+    pub(super) fn ids(&self) -> Result<BTreeSet<String>, ForkError> {
+        let dir = match Dir::open(&self.directory()) {
+            Ok(dir) => dir,
+            Err(error) if error.is_gone() => return Ok(BTreeSet::new()),
+            Err(error) => return Err(error.into()),
+        };
+        let names = dir.names()?.into_iter();
+        let names = names.filter_map(|listed| String::from_utf8(listed.name.into_vec()).ok());
+        Ok(names.filter(|name| layout::may_be_session(name.as_bytes())).collect())
+    }
+
+    /// The fork of a name, or of a session.
     ///
     /// # Errors
-    /// There is none, or it cannot be read.
+    /// There is none here, there are several, or it cannot be read.
     pub fn find(&self, name: &str) -> Result<Fork, ForkError> {
-        let not_found = || ForkError::NotFound { name: name.to_owned() };
         if !is_name(name) {
             return Err(ForkError::Name { name: name.to_owned() });
         }
-        let path = self.directory().join(name);
+        let (mut named, mut unread) = (Vec::new(), None);
+        for fork in self.list()? {
+            match fork {
+                Ok(fork) if fork.name() == name => named.push(fork),
+                Ok(_) => {}
+                Err(error) => unread = Some(error),
+            }
+        }
+        if named.is_empty() {
+            return match self.of_session(name) {
+                // It may be the one whose document cannot be read.
+                Err(ForkError::NotFound { .. }) if unread.is_some() => {
+                    Err(unread.unwrap_or_else(|| ForkError::NotFound { name: name.to_owned() }))
+                }
+                found => found,
+            };
+        }
+        self.meant(name, named)
+    }
+
+    /// The fork among those of one name that is meant here.
+    fn meant(&self, name: &str, mut named: Vec<Fork>) -> Result<Fork, ForkError> {
+        if let Some(here) = &self.here {
+            // The nearest one above, or else the ones below.
+            let depth = |fork: &Fork| {
+                let around = fork.recorded_paths().filter(|path| here.starts_with(path));
+                around.map(|path| path.components().count()).max()
+            };
+            if let Some(nearest) = named.iter().filter_map(depth).max() {
+                named.retain(|fork| depth(fork) == Some(nearest));
+            } else if named
+                .iter()
+                .any(|fork| fork.recorded_paths().any(|path| path.starts_with(here)))
+            {
+                named.retain(|fork| fork.recorded_paths().any(|path| path.starts_with(here)));
+            } else {
+                let projects = projects_of(&named);
+                return Err(ForkError::Elsewhere { name: name.to_owned(), projects });
+            }
+        }
+        match (named.pop(), named.is_empty()) {
+            (Some(fork), true) => Ok(fork),
+            (Some(fork), false) => {
+                named.push(fork);
+                let projects = projects_of(&named);
+                Err(ForkError::Ambiguous { name: name.to_owned(), projects })
+            }
+            (None, _) => Err(ForkError::NotFound { name: name.to_owned() }),
+        }
+    }
+
+    /// The fork of a session.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be read.
+    pub fn of_session(&self, session: &str) -> Result<Fork, ForkError> {
+        let not_found = || ForkError::NotFound { name: session.to_owned() };
+        if !layout::may_be_session(session.as_bytes()) || session.contains('/') {
+            return Err(not_found());
+        }
+        let path = self.directory().join(session);
         let dir = match Dir::open(&path) {
             Err(error) if error.is_gone() => return Err(not_found()),
             dir => dir?,
         };
-        let damaged = |reason: String| ForkError::Document { name: name.to_owned(), reason };
+        let damaged = |reason: String| ForkError::Document { name: session.to_owned(), reason };
         let bytes = match dir.read(DOCUMENT, layout::MAX_FORK_DOCUMENT_BYTES) {
+            Err(error) if error.is_gone() && sys::kind_of(&path)?.is_none() => {
+                return Err(not_found());
+            }
             Err(error) if error.is_gone() => return Err(damaged("it is not there".to_owned())),
             bytes => bytes?,
         };
@@ -128,8 +219,11 @@ impl Forks {
             return Err(damaged(format!("its format is {}", document.format_version)));
         }
         // An edited one must not name a directory elsewhere.
-        if !layout::may_be_session(document.session.as_bytes()) || document.session.contains('/') {
-            return Err(damaged(format!("{:?} is no session", document.session)));
+        if document.session != session {
+            return Err(damaged(format!("{:?} is not its session", document.session)));
+        }
+        if !is_name(&document.name) {
+            return Err(damaged(format!("{:?} is no name", document.name)));
         }
         if let Some(layer) = document
             .layers
@@ -138,170 +232,62 @@ impl Forks {
         {
             return Err(damaged(format!("{:?} is no path of a layer", layer.path)));
         }
-        Ok(Fork { root: self.root.clone(), name: name.to_owned(), path, document })
+        Ok(Fork { root: self.root.clone(), path, document })
     }
 
-    /// Refuses a name that no new fork can have.
+    /// Refuses a name that no new fork of these directories can have.
     ///
     /// # Errors
     /// It is no name, or taken.
-    pub fn check_new_name(&self, name: &str) -> Result<(), ForkError> {
-        match self.find(name) {
-            Err(ForkError::NotFound { .. }) => Ok(()),
-            Err(error @ ForkError::Name { .. }) => Err(error),
-            _ => Err(ForkError::Exists { name: name.to_owned() }),
+    pub fn check_new_name(&self, name: &str, paths: &[PathBuf]) -> Result<(), ForkError> {
+        if !is_name(name) {
+            return Err(ForkError::Name { name: name.to_owned() });
+        }
+        let paths: BTreeSet<&PathBuf> = paths.iter().collect();
+        let is_same = |fork: &Fork| {
+            fork.name() == name && fork.recorded_paths().collect::<BTreeSet<_>>() == paths
+        };
+        match self.list()?.iter().flatten().any(is_same) {
+            true => Err(ForkError::Exists { name: name.to_owned() }),
+            false => Ok(()),
         }
     }
 
-    /// Makes a fork over the first snapshot of a session, which [`begin_now`](super::begin_now) or
-    /// [`begin_recorded`](super::begin_recorded) made for it. `from`: how the state was named.
+    /// Begins to make a fork: before its session is made, so that a killed process leaves a trace.
     ///
     /// # Errors
-    /// The name is taken, a tracked path is no directory, or the store cannot be written. There is
-    /// no fork then, and the session is withdrawn.
-    pub fn make(&self, name: &str, session: &SessionDir, from: &str) -> Result<Fork, ForkError> {
-        let made = self.try_make(name, session, from);
-        if made.is_err()
-            && let Err(error) = withdraw(&self.root, std::slice::from_ref(session))
-        {
-            tracing::warn!("the session {} of no fork stays: {error}", session.id());
-        }
-        made
+    /// The store cannot be written.
+    pub fn expect(&self) -> Result<Birth, ForkError> {
+        Birth::begin(self)
     }
 
-    fn try_make(&self, name: &str, session: &SessionDir, from: &str) -> Result<Fork, ForkError> {
-        self.check_new_name(name)?;
-        let base = session.manifest(0)?.manifest;
-        let store = LocalStore::open(&session.objects_path())?;
-        sys::create_private_dir(&self.directory())?;
-        let dir = Dir::open(&self.directory())?;
-        let hidden = layout::new_name()?;
-        dir.make_dir(hidden.as_bytes(), 0o700)?;
-        let made = (|| {
-            let own = dir.open_dir(hidden.as_bytes())?;
-            let layers = make_layers(&own, &base, &store)?;
-            let document = ForkDocument {
-                format_version: FORMAT_VERSION,
-                session: session.id(),
-                created: Timestamp::now(),
-                from: from.to_owned(),
-                layers,
-            };
-            let bytes = encoded(&document, name)?;
-            own.make_dir(BASE, 0o700)?;
-            own.replace_file(DOCUMENT, &bytes, 0o600, true)?;
-            // Retention spares it as long as the fork lives.
-            session.set_pinned(true)?;
-            dir.rename_new(hidden.as_bytes(), &dir, name.as_bytes())?;
-            dir.sync()?;
-            Ok(())
-        })();
-        match made {
-            Ok(()) => self.find(name),
-            Err(error) => {
-                let _ = dir.remove_dir_all(hidden.as_bytes());
-                let _ = session.set_pinned(false);
-                Err(match error {
-                    ForkError::Io(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                        ForkError::Exists { name: name.to_owned() }
-                    }
-                    error => error,
-                })
-            }
-        }
-    }
-
-    /// The fork that begins from a session, if there is one.
+    /// Removes what killed processes left: throw-away forks, forks that were being made or removed,
+    /// and sessions of these. A process at work holds a lock, so nothing of it goes.
     ///
     /// # Errors
-    /// The forks cannot be read.
-    pub fn of_session(&self, session: &str) -> Result<Option<Fork>, ForkError> {
-        let mut forks = self.list()?.into_iter().filter_map(Result::ok);
-        Ok(forks.find(|fork| fork.document.session == session))
+    /// The store cannot be read or written.
+    pub fn clear_up(&self) -> Result<(), ForkError> {
+        super::birth::clear_up(self)
     }
 }
 
-fn encoded(document: &ForkDocument, name: &str) -> Result<Vec<u8>, ForkError> {
-    serde_json::to_vec_pretty(document)
-        .map_err(|error| ForkError::Document { name: name.to_owned(), reason: error.to_string() })
+/// The directories of some forks, in words.
+fn projects_of(forks: &[Fork]) -> Vec<PathBuf> {
+    forks.iter().filter_map(|fork| fork.recorded_paths().next().cloned()).collect()
 }
 
 /// Whether a text is the name of a fork.
-fn is_name(name: &str) -> bool {
+pub(super) fn is_name(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     name.len() <= MAX_NAME_BYTES
         && name.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric())
         && name.bytes().all(is_plain)
 }
 
-/// Makes the directories of all layers.
-fn make_layers(
-    own: &Dir,
-    base: &SnapshotManifest,
-    store: &LocalStore,
-) -> Result<Vec<Layer>, ForkError> {
-    own.make_dir(LAYERS, 0o700)?;
-    let dir = own.open_dir(LAYERS)?;
-    let root = read_root_tree(store, &base.merkle_root)?;
-    let mut layers = Vec::new();
-    for tracked in &base.roots {
-        let path = tracked.path.as_os_str().as_bytes();
-        let entry = root.get(path).filter(|entry| matches!(entry.node, Node::Directory { .. }));
-        let Some(entry) = entry else {
-            return Err(ForkError::NotADirectory { path: tracked.path.clone() });
-        };
-        let layer = make_layer(&dir, layers.len())?;
-        let upper = layer.inode(UPPER.as_bytes())?;
-        // The kernel shows the attributes of the layer, and not those below.
-        let attributes = &entry.attributes;
-        for (name, value) in attributes.xattrs.iter() {
-            upper.set_xattr(name, value)?;
-        }
-        let stat = upper.stat()?;
-        if (stat.uid, stat.gid) != (attributes.uid, attributes.gid) {
-            upper.set_owner(attributes.uid, attributes.gid)?;
-        }
-        upper.set_mode(attributes.mode)?;
-        upper.set_mtime(attributes.mtime)?;
-        layers.push(Layer { path: tracked.path.clone(), lower: Lower::Recorded });
-    }
-    for path in live_paths(&base.not_captured) {
-        let layer = make_layer(&dir, layers.len())?;
-        let stat = Dir::open(&path)?.stat_self()?;
-        layer.inode(UPPER.as_bytes())?.set_mode(stat.mode)?;
-        layers.push(Layer { path, lower: Lower::Live });
-    }
-    Ok(layers)
-}
-
-fn make_layer(dir: &Dir, number: usize) -> Result<Dir, ForkError> {
-    let name = number.to_string();
-    dir.make_dir(name.as_bytes(), 0o700)?;
-    let layer = dir.open_dir(name.as_bytes())?;
-    for part in [UPPER, WORK] {
-        layer.make_dir(part.as_bytes(), 0o700)?;
-    }
-    Ok(layer)
-}
-
-/// The left-out directories that a program makes again and that are there now.
-fn live_paths(not_captured: &[NotCaptured]) -> Vec<PathBuf> {
-    let mut paths: Vec<PathBuf> = Vec::new();
-    for left in not_captured.iter().filter(|left| left.is_rebuildable()) {
-        let is_dir = || matches!(sys::kind_of(&left.path), Ok(Some(FileKind::Directory)));
-        let is_inside = |outer: &PathBuf| left.path.starts_with(outer);
-        if !paths.iter().any(is_inside) && is_dir() {
-            paths.push(left.path.clone());
-        }
-    }
-    paths
-}
-
 /// One fork.
 #[derive(Debug, Clone)]
 pub struct Fork {
     root: PathBuf,
-    name: String,
     path: PathBuf,
     document: ForkDocument,
 }
@@ -309,7 +295,7 @@ pub struct Fork {
 impl Fork {
     /// Its name.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.document.name
     }
 
     /// Its directory.
@@ -370,19 +356,32 @@ impl Fork {
         Ok(self.session()?.manifest(0)?.manifest)
     }
 
+    /// When a command in it began last, or else when it was made.
+    ///
+    /// # Errors
+    /// Its directory cannot be read.
+    pub fn last_used(&self) -> Result<Timestamp, ForkError> {
+        let held = Dir::open(&self.path)?.try_stat(HOLDER_PID.as_bytes())?;
+        let held = held.and_then(|stat| Timestamp::from_second(stat.mtime.seconds).ok());
+        Ok(held.map_or(self.document.created, |held| held.max(self.document.created)))
+    }
+
     /// Uses the fork: as long as the value lives it stays, and so do its mounts. Waits while the
     /// process that held the mounts for others ends.
     ///
     /// # Errors
     /// It was removed or renamed.
     pub fn enter(&self) -> Result<FileLock, ForkError> {
-        let not_found = || ForkError::NotFound { name: self.name.clone() };
+        let not_found = || ForkError::NotFound { name: self.name().to_owned() };
         let lock = match FileLock::shared_dir(&self.path) {
             Err(error) if error.is_gone() => return Err(not_found()),
             lock => lock?,
         };
         // Removed or renamed while this process waited.
-        let now = Forks::new(&self.root).find(&self.name)?;
+        let now = self.reread().map_err(|error| match error {
+            ForkError::NotFound { .. } => not_found(),
+            error => error,
+        })?;
         if now.document != self.document {
             return Err(not_found());
         }
@@ -397,6 +396,11 @@ impl Fork {
         Ok(FileLock::exclusive_of(&Dir::open(&self.path)?)?)
     }
 
+    /// The fork as its document is now.
+    fn reread(&self) -> Result<Self, ForkError> {
+        Forks::new(&self.root).of_session(&self.document.session)
+    }
+
     /// As [`wait_until_unused`](Self::wait_until_unused), for a moment.
     fn claim(&self) -> Result<FileLock, ForkError> {
         let dir = Dir::open(&self.path)?;
@@ -404,7 +408,7 @@ impl Fork {
             return Ok(lock);
         }
         let (send, receive) = mpsc::sync_channel(1);
-        let in_use = || ForkError::InUse { name: self.name.clone() };
+        let in_use = || ForkError::InUse { name: self.name().to_owned() };
         // Processes that are about to end tell no other process when they have. A thread that waits
         // in vain ends with this process.
         let waiting = sys::spawn("fork", move || drop(send.send(FileLock::exclusive_of(&dir))));
@@ -421,12 +425,16 @@ impl Fork {
     /// The name is taken or none, or a process uses the fork.
     pub fn rename(&self, name: &str) -> Result<Self, ForkError> {
         let forks = Forks::new(&self.root);
-        forks.check_new_name(name)?;
+        let paths: Vec<PathBuf> = self.recorded_paths().cloned().collect();
+        forks.check_new_name(name, &paths)?;
         let _lock = self.claim()?;
-        let dir = Dir::open(&forks.directory())?;
-        dir.rename_new(self.name.as_bytes(), &dir, name.as_bytes())?;
-        dir.sync()?;
-        forks.find(name)
+        // No other fork gets the name meanwhile.
+        let _alone = FileLock::exclusive_of(&Dir::open(&forks.directory())?)?;
+        forks.check_new_name(name, &paths)?;
+        let document = ForkDocument { name: name.to_owned(), ..self.reread()?.document };
+        let bytes = encoded(&document)?;
+        Dir::open(&self.path)?.replace_file(DOCUMENT, &bytes, 0o600, true)?;
+        Ok(Self { document, ..self.clone() })
     }
 
     /// Removes the fork with its layers. Its session goes too, unless it has snapshots of the fork.
@@ -435,20 +443,29 @@ impl Fork {
     /// # Errors
     /// A process uses it, or it cannot be removed.
     pub fn discard(&self) -> Result<(), ForkError> {
-        let _lock = self.claim()?;
+        let lock = self.claim()?;
+        self.remove(&lock)
+    }
+
+    /// As [`discard`](Self::discard), unless a process uses it now. Whether it was removed.
+    pub(super) fn discard_if_unused(&self) -> Result<bool, ForkError> {
+        match FileLock::try_exclusive_of(&Dir::open(&self.path)?)? {
+            Some(lock) => self.remove(&lock).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Removes it. The lock is that of its directory.
+    fn remove(&self, _lock: &FileLock) -> Result<(), ForkError> {
         let dir = Dir::open(&Forks::new(&self.root).directory())?;
         let hidden = format!("{}{}", layout::REMOVED_PREFIX, hex::encode(sys::random_bytes()?));
-        dir.rename_new(self.name.as_bytes(), &dir, hidden.as_bytes())?;
+        dir.rename_new(self.document.session.as_bytes(), &dir, hidden.as_bytes())?;
         dir.sync()?;
-        dir.remove_dir_all(hidden.as_bytes())?;
-        let Ok(session) = self.session() else { return Ok(()) };
-        session.set_pinned(false)?;
-        if session.snapshot_numbers()?.len() <= 1 {
-            let withdrawn = withdraw(&self.root, &[session]);
-            if let Err(error) = withdrawn {
-                tracing::warn!("session {} of the fork stays: {error}", self.document.session);
-            }
+        // Before the directory goes: a kill in between leaves a trace.
+        if let Ok(session) = self.session() {
+            withdraw_unused(&self.root, &session)?;
         }
+        dir.remove_dir_all(hidden.as_bytes())?;
         Ok(())
     }
 
@@ -476,4 +493,15 @@ impl Fork {
         }
         Ok(bytes)
     }
+}
+
+/// Lets the session of no fork go, unless it has snapshots of the fork that was.
+pub(super) fn withdraw_unused(root: &Path, session: &SessionDir) -> Result<(), ForkError> {
+    session.set_pinned(false)?;
+    if session.snapshot_numbers()?.len() <= 1
+        && let Err(error) = withdraw(root, std::slice::from_ref(session))
+    {
+        tracing::warn!("session {} of the fork stays: {error}", session.id());
+    }
+    Ok(())
 }

@@ -61,7 +61,12 @@ impl Place {
 
     fn fork(&self, name: &str) -> Fork {
         let session = begin_now(&self.request(), Arc::new(NoProgress)).unwrap();
-        self.forks().make(name, &session, "now").unwrap()
+        self.named(name, &session, "now").unwrap()
+    }
+
+    fn named(&self, name: &str, session: &SessionDir, from: &str) -> Result<Fork, ForkError> {
+        let new = NewFork { name, session, from, throw_away: false };
+        Ok(self.forks().expect()?.make(new)?.0)
     }
 
     fn store(&self) -> LocalStore {
@@ -280,7 +285,7 @@ fn a_fork_keeps_its_base_and_gives_it_up() {
     let root = place.path("store");
     let session = begin_recorded(&root, recording.baseline(), &NoProgress).unwrap();
     drop(recording);
-    let fork = place.forks().make("one", &session, &recorded.id()).unwrap();
+    let fork = place.named("one", &session, &recorded.id()).unwrap();
     let options = CleanupOptions { grace: std::time::Duration::ZERO, ..Default::default() };
     let remove = |session: &SessionDir| {
         let plan = CleanupPlan::new(&root, std::slice::from_ref(session)).unwrap();
@@ -363,9 +368,96 @@ fn only_directories_are_forked() {
     let mut request = place.request();
     request.tracked_paths = vec![place.path("work/kept")];
     let session = begin_now(&request, Arc::new(NoProgress)).unwrap();
-    let refused = place.forks().make("one", &session, "now").unwrap_err();
+    let refused = place.named("one", &session, "now").unwrap_err();
     assert!(matches!(refused, ForkError::NotADirectory { .. }), "{refused}");
     assert!(place.forks().list().unwrap().is_empty());
     assert!(Dir::open(session.path()).is_err_and(|error| error.is_gone()));
     assert_eq!(std::fs::read_dir(place.path("store/forks")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_name_belongs_to_a_project() {
+    let place = Place::new();
+    let work = sys::real_path(&place.path("work")).unwrap();
+    let of = |dir: &str, name: &str| {
+        let tracked_paths = vec![place.path(dir)];
+        let session =
+            begin_now(&RecordRequest { tracked_paths, ..place.request() }, Arc::new(NoProgress));
+        place.named(name, &session.unwrap(), "now")
+    };
+    let (outer, dir, other) = (of("work", "a"), of("work/dir", "a"), of("work/other", "b"));
+    let [outer, dir, other] = [outer, dir, other].map(Result::unwrap);
+    assert!(matches!(of("work", "a"), Err(ForkError::Exists { .. })));
+    let at = |here: &str| place.forks().here(&work.join(here));
+    let session = |fork: &Fork| fork.document().session.clone();
+    // The nearest project above, whatever lies below.
+    for (here, name, meant) in [
+        ("", "a", &outer),
+        ("dir", "a", &dir),
+        ("dir/inner", "a", &dir),
+        ("other", "a", &outer),
+        ("other", "b", &other),
+        ("", "b", &other),
+    ] {
+        assert_eq!(session(&at(here).find(name).unwrap()), session(meant), "{here} {name}");
+    }
+    let parent = place.forks().here(work.parent().unwrap());
+    assert!(matches!(parent.find("a"), Err(ForkError::Ambiguous { .. })));
+    assert_eq!(session(&parent.find("b").unwrap()), session(&other));
+    match at("dir").find("b") {
+        Err(ForkError::Elsewhere { projects, .. }) => assert_eq!(projects, [work.join("other")]),
+        other => panic!("{other:?}"),
+    }
+    assert!(matches!(at("dir").find("c"), Err(ForkError::NotFound { .. })));
+    // A session is unique.
+    assert_eq!(at("other").find(&session(&dir)).unwrap().name(), "a");
+    assert!(matches!(other.rename("b"), Err(ForkError::Exists { .. })));
+    assert_eq!(other.rename("a").unwrap().name(), "a");
+    assert_eq!(session(&at("other").find("a").unwrap()), session(&other));
+}
+
+#[test]
+fn what_a_killed_process_left_of_forks_is_cleared_up_and_the_work_of_a_living_one_stays() {
+    let place = Place::new();
+    let root = place.path("store");
+    let sessions = || Catalog::new(root.clone(), []).sessions().unwrap().len();
+    let born = |throw_away| {
+        let birth = place.forks().expect().unwrap();
+        let session = begin_now(&place.request(), Arc::new(NoProgress)).unwrap();
+        let name = if throw_away { "trial" } else { "kept" };
+        birth.make(NewFork { name, session: &session, from: "now", throw_away }).unwrap()
+    };
+    let (kept, in_use) = born(false);
+    drop(in_use);
+    let (trial, in_use) = born(true);
+    place.forks().clear_up().unwrap();
+    assert_eq!((place.forks().list().unwrap().len(), sessions()), (2, 2), "it is in use");
+    drop(in_use);
+    place.forks().clear_up().unwrap();
+    assert_eq!((place.forks().list().unwrap().len(), sessions()), (1, 1));
+    assert!(matches!(trial.enter(), Err(ForkError::NotFound { .. })));
+    // A fork that is being made: its hidden directory is locked until its process ends.
+    let birth = place.forks().expect().unwrap();
+    let session = begin_now(&place.request(), Arc::new(NoProgress)).unwrap();
+    session.set_pinned(true).unwrap();
+    let hidden = root.join("forks/.new-00");
+    std::fs::create_dir(&hidden).unwrap();
+    place.forks().clear_up().unwrap();
+    assert!(hidden.exists() && sessions() == 2, "another process is at work");
+    drop(birth);
+    place.forks().clear_up().unwrap();
+    assert_eq!(sessions(), 1);
+    assert!(!hidden.exists());
+    // A removal that was cut short. A session with states of the fork stays.
+    std::fs::write(place.path("work/new"), "new").unwrap();
+    let upper = Upper::of(&kept);
+    std::fs::write(upper.path("made"), "made").unwrap();
+    kept.snapshot(None, Arc::new(NoProgress), 1).unwrap();
+    let removed = root.join("forks/.removed-00");
+    std::fs::rename(kept.path(), &removed).unwrap();
+    place.forks().clear_up().unwrap();
+    assert!(!removed.exists());
+    assert_eq!(sessions(), 1);
+    assert!(!kept.session().unwrap().metadata().unwrap().pinned);
+    assert_eq!(std::fs::read_dir(root.join("forks")).unwrap().count(), 0);
 }

@@ -394,6 +394,7 @@ mod tests {
             has_begun: true,
             removed: Vec::new(),
             exit_code: None,
+            fork: None,
             origin: SessionOrigin::Run,
             has_landed: None,
             status: SessionStatus::Completed,

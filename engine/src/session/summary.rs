@@ -83,6 +83,9 @@ pub struct SessionSummary {
     /// Of the merge of a fork, whether its state landed.
     #[serde(skip)]
     pub has_landed: Option<bool>,
+    /// The name of the fork that begins from it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fork: Option<String>,
     /// Where it stands.
     pub status: SessionStatus,
     /// The changes from the baseline to the last ordinary snapshot; `None` where a damaged object
@@ -150,6 +153,10 @@ impl SessionSummary {
     ) -> Self {
         let undone = undone(&metadata.restores, metadata.last_recorded());
         let has_landed = metadata.merge.as_ref().map(|merge| merge.is_done);
+        let fork = match metadata.origin {
+            SessionOrigin::Fork => session.fork_name().unwrap_or_default(),
+            _ => None,
+        };
         let mut held_labels = metadata.labels.clone();
         held_labels.retain(|label| metadata.removal(label.number).is_none());
         let is_unchanged = metadata.changes.is_some_and(|changes| changes.total() == 0);
@@ -179,6 +186,7 @@ impl SessionSummary {
             exit_code: metadata.exit_code,
             origin: metadata.origin,
             has_landed,
+            fork,
             status,
             changes: match has_landed {
                 Some(false) => Some(ChangeSummary::default()),

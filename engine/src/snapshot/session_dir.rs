@@ -189,31 +189,32 @@ impl SessionDir {
     /// # Errors
     /// When the forks of its store cannot be read.
     pub fn is_needed_by_fork(&self) -> Result<bool, ManifestError> {
-        let Some(root) = self.path.parent() else { return Ok(false) };
-        let forks = match Dir::open(&root.join(layout::FORKS)) {
-            Err(error) if error.is_gone() => return Ok(false),
-            forks => forks?,
+        Ok(self.fork_document()?.is_some())
+    }
+
+    /// The name of the fork that begins from its first snapshot. One with a damaged document has
+    /// none.
+    ///
+    /// # Errors
+    /// When the forks of its store cannot be read.
+    pub fn fork_name(&self) -> Result<Option<String>, ManifestError> {
+        let facts = self.fork_document()?.map(|bytes| serde_json::from_slice(&bytes));
+        let facts: Option<serde_json::Value> = facts.and_then(Result::ok);
+        Ok(facts.and_then(|facts| Some(facts["name"].as_str()?.to_owned())))
+    }
+
+    /// The document of its fork, whatever is in it.
+    fn fork_document(&self) -> Result<Option<Vec<u8>>, ManifestError> {
+        let Some(root) = self.path.parent() else { return Ok(None) };
+        let fork = match Dir::open(&root.join(layout::FORKS).join(self.id())) {
+            Err(error) if error.is_gone() => return Ok(None),
+            fork => fork?,
         };
-        let (id, document) = (self.id(), layout::FORK_DOCUMENT.as_bytes());
-        for listed in forks.names()? {
-            // Hidden ones are not there yet, or no longer.
-            if listed.name.starts_with(b".") {
-                continue;
-            }
-            let read = forks
-                .open_dir(&listed.name)
-                .and_then(|fork| fork.read(document, layout::MAX_FORK_DOCUMENT_BYTES));
-            let bytes = match read {
-                Err(error) if error.is_gone() => continue,
-                bytes => bytes?,
-            };
-            // A document that is damaged names no session.
-            let facts = serde_json::from_slice::<serde_json::Value>(&bytes);
-            if facts.is_ok_and(|facts| facts["session"].as_str() == Some(&*id)) {
-                return Ok(true);
-            }
+        let document = layout::FORK_DOCUMENT.as_bytes();
+        match fork.read(document, layout::MAX_FORK_DOCUMENT_BYTES) {
+            Err(error) if error.is_gone() => Ok(None),
+            bytes => Ok(Some(bytes?)),
         }
-        Ok(false)
     }
 
     /// Whether a restore was interrupted, so that it has to be finished or taken back.

@@ -2,6 +2,10 @@
 //!
 //! Without a selection, what the limits of the settings let go.
 
+#[cfg(feature = "mount")]
+#[path = "cleanup_forks.rs"]
+mod forks;
+
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Write;
@@ -49,6 +53,20 @@ pub(in crate::cli) struct CleanupArgs {
     /// nothing else uses the store
     #[arg(long, conflicts_with_all = ["keep", "older_than", "ids"])]
     all: bool,
+    /// Remove these forks of the project here, with all that was changed in them, and nothing else
+    #[cfg(feature = "mount")]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["keep", "older_than", "all", "ids"])]
+    fork: Vec<String>,
+    /// Remove forks of all projects in which no command began for so many days, or since a time, and
+    /// nothing else. One that is in use stays
+    #[cfg(feature = "mount")]
+    #[arg(
+        long,
+        value_name = "DAYS | TIME",
+        value_parser = older_than,
+        conflicts_with_all = ["keep", "older_than", "all", "ids", "fork"]
+    )]
+    forks_older_than: Option<OlderThan>,
     /// Free what little is unneeded in packs with others, too, and compress packs that were stored
     /// plain: takes longer, and leaves nothing behind
     #[arg(long)]
@@ -90,6 +108,10 @@ fn older_than(text: &str) -> Result<OlderThan, WhenError> {
 }
 
 pub(in crate::cli) fn run(args: &CleanupArgs, store: &StoreArgs, context: &Context) -> Outcome {
+    #[cfg(feature = "mount")]
+    if !args.fork.is_empty() || args.forks_older_than.is_some() {
+        return forks::run(args, store, context);
+    }
     let catalog = store.catalog()?;
     if args.selects() && args.limits.is_given() {
         return Err(CliError::usage("either limits or a selection says which sessions go"));

@@ -345,6 +345,8 @@ pub(in crate::cli) fn command(session: &SessionSummary) -> String {
     let command = command_line(&session.command);
     let shown = if !command.is_empty() {
         Shown::bytes(command.as_bytes()).to_string()
+    } else if let Some(fork) = &session.fork {
+        format!("(fork {})", Shown::bytes(fork.as_bytes()))
     } else if session.origin == SessionOrigin::Fork {
         "(fork)".into()
     } else {

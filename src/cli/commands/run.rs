@@ -1,5 +1,7 @@
 //! `nono run`: a command within its grants. [`recorded`] has the run that can be undone.
 
+#[cfg(feature = "mount")]
+mod in_fork;
 mod recorded;
 
 use std::ffi::OsString;
@@ -54,6 +56,11 @@ pub(in crate::cli) struct RunArgs {
     /// The grants of the command: the name of a profile (nono profile list), or a file
     #[arg(long, value_name = "NAME|FILE")]
     profile: Option<String>,
+    /// Run the command in this fork (nono fork NAME makes one). The states before and after are
+    /// recorded in the session of the fork, and the project stays as it is
+    #[cfg(feature = "mount")]
+    #[arg(long, value_name = "NAME", conflicts_with = "keep_running")]
+    fork: Option<String>,
     /// Let the command go on if this program is killed
     #[arg(long)]
     keep_running: bool,
@@ -84,6 +91,14 @@ impl RunArgs {
     /// Whether the arguments ask for a record. Without a word about it, the settings decide.
     pub(in crate::cli) fn asks_for_record(&self) -> bool {
         self.rollback || self.supervised
+    }
+
+    /// The fork in which the command is to work.
+    pub(in crate::cli) fn fork(&self) -> Option<&str> {
+        #[cfg(feature = "mount")]
+        return self.fork.as_deref();
+        #[cfg(not(feature = "mount"))]
+        None
     }
 
     /// Why nothing is recorded, if that is so.
@@ -130,6 +145,10 @@ fn run_reported(
     let surroundings = surroundings()?;
     let flags = args.threads.flags(args.limits.flags(args.capture.flags()));
     let settings = Settings::load(&surroundings, &flags)?;
+    #[cfg(feature = "mount")]
+    if let Some(name) = args.fork() {
+        return in_fork::run(args, name, &settings, store, (report, file), context);
+    }
     let not_recorded = args.not_recorded(&settings, &catalog);
     let is_recorded = not_recorded.is_none();
     let profile = args.profile.as_deref();

@@ -11,8 +11,10 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::cli::Outcome;
 use crate::cli::args::{StoreArgs, named_project};
+use crate::cli::commands::run::SESSION_VARIABLE;
 use crate::cli::context::{BOLD, CYAN, Context, DIM, YELLOW};
 use crate::cli::error::CliError;
+use crate::cli::inside::fork_around;
 use crate::cli::offer::NONO;
 use crate::cli::render::{Palette, summary_with_git};
 use crate::cli::repositories::Repositories;
@@ -21,9 +23,12 @@ use crate::cli::unrecorded_changes::lines_of_step;
 use nono_engine::path_text::Shown;
 use nono_engine::session::{Catalog, PromptSteps, Purpose, UnrecordedStep, by_prompt, steps_of};
 use nono_engine::snapshot::{
-    AgentSession, RemovedSnapshot, SessionDir, SessionMetadata, StepEntry, StepKind, StepPrompt,
+    AgentSession, RemovedSnapshot, SessionDir, SessionMetadata, SessionOrigin, StepEntry, StepKind,
+    StepPrompt,
 };
 
+/// The word for the newest session.
+const LATEST: &str = "latest";
 /// Maximum number of characters of a prompt and of a step.
 const SHOWN_CHARS: usize = 72;
 
@@ -57,7 +62,10 @@ struct PromptReport {
 
 pub(in crate::cli) fn run(args: &StepsArgs, store: &StoreArgs, context: &Context) -> Outcome {
     let catalog = store.catalog()?;
-    let session = catalog.find_from(&args.id, Purpose::Looking)?;
+    // In a fork, the newest session here is that of the project.
+    let own = std::env::var(SESSION_VARIABLE).ok().filter(|_| fork_around().is_some());
+    let id = own.filter(|_| args.id == LATEST).unwrap_or_else(|| args.id.clone());
+    let session = catalog.find_from(&id, Purpose::Looking)?;
     let metadata = session.metadata()?;
     let prompts = by_prompt(steps_of(&metadata));
     if args.json {
@@ -129,6 +137,15 @@ fn print(
     // The undo of an undo is `redo`.
     let is_agents = |step: &&StepEntry| step.kind != StepKind::Undo;
     let number = steps().rfind(is_agents).map_or(last.number, |step| step.number);
+    if metadata.origin == SessionOrigin::Fork {
+        // An undo changes the project, which the fork leaves as it is.
+        context.say(format_args!(
+            "see one: {NONO} show {id}#{number}; go on without it, in a fork of its own: {NONO} \
+             fork NAME --from {id}/{}",
+            number.saturating_sub(1)
+        ));
+        return Ok(());
+    }
     let before = if is_meant_here(id, catalog) { String::new() } else { format!("{id}#") };
     context.say(format_args!(
         "see one: {NONO} show {id}#{number}; take one back: {NONO} undo --step {before}{number}"

@@ -92,6 +92,9 @@ struct SessionReport {
 #[derive(Debug, Serialize)]
 struct ForkReport {
     name: String,
+    session_id: String,
+    #[serde(with = "serde_paths")]
+    tracked_paths: Vec<PathBuf>,
     /// The bytes that its layers take on the disk.
     bytes: u64,
 }
@@ -191,7 +194,12 @@ fn add(root: &Path, options: &CleanupOptions<'_>, report: &mut Report) -> Result
         // One that is damaged is named where forks are listed.
         let measured = fork.and_then(|fork| Ok((fork.disk_bytes()?, fork)));
         if let Ok((bytes, fork)) = measured {
-            report.forks.push(ForkReport { name: fork.name().to_owned(), bytes });
+            report.forks.push(ForkReport {
+                name: fork.name().to_owned(),
+                session_id: fork.document().session.clone(),
+                tracked_paths: fork.recorded_paths().cloned().collect(),
+                bytes,
+            });
         }
     }
     let mut projects: BTreeMap<String, ProjectReport> = BTreeMap::new();
@@ -296,10 +304,12 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
         }
     }
     if !report.forks.is_empty() {
-        writeln!(out, "{BOLD}layers of forks{BOLD:#}")?;
+        let bytes = report.forks.iter().map(|fork| fork.bytes).sum();
+        writeln!(out, "{BOLD}layers of forks{BOLD:#}  {}", byte_size(bytes))?;
     }
-    for ForkReport { name, bytes } in &report.forks {
-        writeln!(out, "  {name}  {}", byte_size(*bytes))?;
+    for ForkReport { name, tracked_paths, bytes, .. } in &report.forks {
+        let project = project_name(tracked_paths, home.as_deref());
+        writeln!(out, "  {name}  {project}  {}", byte_size(*bytes))?;
     }
     if !report.largest_paths.is_empty() {
         writeln!(out, "{BOLD}largest files, with all their versions{BOLD:#}")?;

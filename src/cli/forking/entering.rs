@@ -26,34 +26,40 @@ use nono_engine::fork::Fork;
 use nono_engine::path_text::Shown;
 use nono_engine::sys::{self, FileLock};
 
-/// A command in a fork, and its grants.
+/// A command in a fork, and its rights.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct CommandArgs {
-    /// The grants of the command: the name of a profile (nono profile list), or a file
-    #[arg(long, value_name = "NAME|FILE")]
-    profile: Option<String>,
     /// The command and its arguments
     #[arg(last = true, value_name = "CMD")]
     pub(in crate::cli) command: Vec<OsString>,
+    #[command(flatten)]
+    pub(in crate::cli) rights: RightsArgs,
+}
+
+/// The rights of a command in a fork.
+#[derive(Debug, Clone, Default, Args)]
+pub(in crate::cli) struct RightsArgs {
+    /// The grants of the command: the name of a profile (nono profile list), or a file
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(in crate::cli) profile: Option<String>,
     #[command(flatten)]
     pub(in crate::cli) grants: GrantArgs,
     /// Second wall: mounts and processes of the command's own. The mounts of the fork are there in
     /// any case
     #[arg(long, value_enum, value_name = "WHEN", default_value_t, env = "NONO_NAMESPACES")]
-    namespaces: NamespaceMode,
+    pub(in crate::cli) namespaces: NamespaceMode,
 }
 
 impl CommandArgs {
     /// A command with the grants of every command in a fork.
     pub(in crate::cli) fn of(command: Vec<OsString>) -> Self {
-        let (grants, namespaces) = (GrantArgs::default(), NamespaceMode::default());
-        Self { profile: None, command, grants, namespaces }
+        Self { command, rights: RightsArgs::default() }
     }
 
     /// The profile that they name.
     pub(in crate::cli) fn profile(&self) -> Result<Option<FoundProfile>, CliError> {
         let surroundings = surroundings()?;
-        let named = self.profile.as_deref();
+        let named = self.rights.profile.as_deref();
         Ok(named.map(|name| ProfileLibrary::new(&surroundings).find(name)).transpose()?)
     }
 
@@ -94,7 +100,7 @@ impl<'a> Entered<'a> {
         let command = args.command_or_shell();
         let profile = args.profile()?;
         self.go_inside()?;
-        let mut grants = args.grants.clone();
+        let mut grants = args.rights.grants.clone();
         grants.allow.extend(self.fork.recorded_paths().cloned());
         let catalog = store.catalog()?;
         let grants = Grants::of(&grants, false, profile.as_ref(), &catalog, &command, context)?;
@@ -105,8 +111,9 @@ impl<'a> Entered<'a> {
             name_what_is_outside(policy, &command, context);
         }
         let profile = profile.map(|found| found.profile);
-        let mut launch = Launch::new(&command, grants.policy.as_ref(), args.namespaces, false)?
-            .in_fork(self.fork.path());
+        let mut launch =
+            Launch::new(&command, grants.policy.as_ref(), args.rights.namespaces, false)?
+                .in_fork(self.fork.path());
         let dress = |command: &mut Command| -> Result<(), CliError> {
             if let Some(profile) = &profile {
                 apply_rules(&profile.env, std::env::vars_os().map(|(name, _)| name), command)?;

@@ -8,9 +8,12 @@ use super::refusal;
 use crate::cli::args::{CaptureArgs, StoreArgs, ThreadArgs, surroundings};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
+use crate::cli::inside::fork_around;
+use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
+use crate::cli::render::byte_size;
 use crate::config::{FlagSettings, Profile, Settings};
-use nono_engine::fork::{Fork, Forks, begin_now, begin_recorded};
+use nono_engine::fork::{Fork, Forks, NewFork, begin_now, begin_recorded};
 use nono_engine::path_text::Shown;
 use nono_engine::session::{Catalog, Purpose, RecordRequest, SnapshotId};
 use nono_engine::snapshot::{SessionDir, SessionOrigin, SnapshotManifest};
@@ -19,9 +22,20 @@ use nono_engine::sys::{self, Dir, FileKind};
 /// The word for the present state.
 const NOW: &str = "now";
 
-/// The forks of the store that is meant.
+/// The forks of the store that is meant. A name means one of the project here. What killed
+/// processes left of forks goes first.
 pub(in crate::cli) fn forks_of(store: &StoreArgs) -> Result<Forks, CliError> {
-    Ok(Forks::new(&real_root(&store.catalog()?)?))
+    let root = real_root(&store.catalog()?)?;
+    let forks = match sys::current_dir() {
+        Ok(here) => Forks::new(&root).here(&here),
+        // A directory that was removed is in no project.
+        Err(_) => Forks::new(&root),
+    };
+    let may_write = fork_around().is_none() && sys::refuse_to_write_as_root(&root).is_ok();
+    if may_write && let Err(error) = forks.clear_up() {
+        tracing::debug!("what killed processes left of forks stays: {error}");
+    }
+    Ok(forks)
 }
 
 /// A layer is named to the kernel without symlinks.
@@ -54,12 +68,18 @@ impl Newborn<'_> {
         let catalog = store.catalog()?;
         let root = real_root(&catalog)?;
         let forks = Forks::new(&root);
-        forks.check_new_name(self.name)?;
+        let is_from_now = self.from.is_none_or(|from| from == NOW);
+        let paths = if is_from_now { self.real_tracked() } else { Vec::new() };
+        forks.check_new_name(self.name, &paths)?;
         refuse_git_elsewhere(&self.tracked)?;
+        let settings = Settings::load(&surroundings()?, &FlagSettings::default())?;
+        refuse_too_many(&forks, &settings)?;
         refusal::probe(&root)?;
         let from = self.from.unwrap_or(NOW);
+        // Before the session: a kill leaves a trace of it.
+        let birth = forks.expect()?;
         let (session, from) = match from {
-            NOW => (self.record(root, context)?, NOW.to_owned()),
+            NOW => (self.record(root, &settings, context)?, NOW.to_owned()),
             word => {
                 let (manifest, named) = recorded(&catalog, word)?;
                 let bar = Bar::new(context, "looking for the state");
@@ -68,16 +88,26 @@ impl Newborn<'_> {
                 (begun?, named)
             }
         };
-        Ok(forks.make(self.name, &session, &from)?)
+        let (name, session, from) = (self.name, &session, &*from);
+        Ok(birth.make(NewFork { name, session, from, throw_away: false })?.0)
     }
 
-    fn record(&self, root: PathBuf, context: &Context) -> Result<SessionDir, CliError> {
-        let settings = Settings::load(&surroundings()?, &FlagSettings::default())?;
+    /// The directories of a fork from now, as a manifest names them.
+    fn real_tracked(&self) -> Vec<PathBuf> {
+        self.tracked.iter().map(|path| sys::real_or_future_path(path)).collect()
+    }
+
+    fn record(
+        &self,
+        root: PathBuf,
+        settings: &Settings,
+        context: &Context,
+    ) -> Result<SessionDir, CliError> {
         let request = RecordRequest {
             root,
             command: Vec::new(),
             tracked_paths: self.tracked.clone(),
-            exclusion: CaptureArgs::default().exclusion(&settings, self.profile)?,
+            exclusion: CaptureArgs::default().exclusion(settings, self.profile)?,
             budget: settings.budget(),
             compression: settings.compression.value,
             threads: ThreadArgs::default().count(context)?,
@@ -89,6 +119,40 @@ impl Newborn<'_> {
         bar.finish();
         Ok(begun?)
     }
+}
+
+/// Refuses one more fork than the settings allow. Throw-away forks do not count.
+///
+/// # Errors
+/// That, or the forks cannot be read.
+fn refuse_too_many(forks: &Forks, settings: &Settings) -> Result<(), CliError> {
+    let (max_forks, max_bytes) = (settings.max_forks.value, settings.max_fork_bytes.value);
+    if max_forks == 0 && max_bytes == 0 {
+        return Ok(());
+    }
+    let forks: Vec<Fork> = forks.list()?.into_iter().flatten().collect();
+    let forks = forks.iter().filter(|fork| !fork.document().throw_away);
+    let refused = |message: String| {
+        let hint = format!("discard one: {NONO} fork discard NAME; {NONO} forks lists them");
+        Err(CliError::failed(message).with_hint(hint))
+    };
+    let count = forks.clone().count() as u64;
+    if max_forks > 0 && count >= max_forks {
+        return refused(format!(
+            "there are {count} forks, and the setting max_forks allows no more"
+        ));
+    }
+    if max_bytes > 0 {
+        let bytes = forks.map(Fork::disk_bytes).sum::<Result<u64, _>>()?;
+        if bytes >= max_bytes {
+            return refused(format!(
+                "the forks take {}, and the setting max_fork_bytes allows {}",
+                byte_size(bytes),
+                byte_size(max_bytes)
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses a project whose git directory lies elsewhere, as in a linked worktree or a submodule.

@@ -19,7 +19,7 @@ use crate::cli::error::CliError;
 use crate::sandbox::layers::{self, Lower as LowerDir};
 use crate::sandbox::{self, separate};
 use nono_engine::browse::{Scope, StoreTree};
-use nono_engine::fork::{Fork, Lower};
+use nono_engine::fork::{Fork, HOLDER_PID, Lower};
 use nono_engine::path_text::Shown;
 use nono_engine::sys::{self, Dir, FileLock};
 
@@ -29,14 +29,12 @@ pub(in crate::cli) const NAME: &str = "__fork-hold";
 const START: &str = "start";
 /// The lock of the holder.
 const HOLDER: &str = "holder";
-/// The number of the holder.
-const HOLDER_PID: &str = "holder.pid";
 const MAX_PID_BYTES: u64 = 16;
 
 /// Arguments of the hidden command.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct HoldArgs {
-    /// The fork, or nothing to try whether there can be one in the store
+    /// The session of the fork, or nothing to try whether there can be one in the store
     fork: Option<String>,
 }
 
@@ -47,7 +45,7 @@ pub(in crate::cli) fn source_of(fork: &Fork) -> String {
 
 pub(in crate::cli) fn run(args: &HoldArgs, store: &StoreArgs) -> Outcome {
     let held = match &args.fork {
-        Some(name) => forks_of(store).and_then(|forks| hold(&forks.find(name)?).map(Some)),
+        Some(name) => forks_of(store).and_then(|forks| hold(&forks.of_session(name)?).map(Some)),
         None => refusal::try_here(store).map(|()| None),
     };
     match held {
@@ -156,8 +154,9 @@ pub(super) fn start(fork: &Fork) -> Result<(), CliError> {
     if holder_of(fork.path())?.is_some() {
         return Ok(());
     }
-    let arguments = ["--root".into(), fork.root().into(), NAME.into(), fork.name().into()];
-    background::start_with(arguments, background::log_path())
+    let arguments = ["--root".into(), fork.root().into(), NAME.into()];
+    let session = fork.document().session.clone().into();
+    background::start_with(arguments.into_iter().chain([session]), background::log_path())
 }
 
 /// The holder of the fork in this directory, if one is alive. Under the lock of the starter, so

@@ -1,8 +1,8 @@
 //! Forks at work: their mounts, and commands in them.
 //!
 //! ```text
-//! nono fork enter NAME ── nono __fork-hold NAME   its own namespaces: the recorded state by FUSE,
-//!     │                                           the layers of the fork over it
+//! nono fork enter NAME ── nono __fork-hold SESSION   its own namespaces: the recorded state by FUSE,
+//!     │                                              the layers of the fork over it
 //!     └── nono __keep --fork …                    enters these, and from there a copy of its own
 //!             └── the command, within its walls
 //! ```
@@ -17,7 +17,7 @@ mod here;
 mod holder;
 mod refusal;
 
-pub(super) use entering::{CommandArgs, Entered};
+pub(super) use entering::{CommandArgs, Entered, RightsArgs};
 pub(super) use here::{Newborn, forks_of};
 pub(super) use holder::{HoldArgs, NAME, join, run, source_of};
 pub(super) use refusal::probe;

@@ -41,6 +41,8 @@ pub(in crate::cli) enum Decision {
 pub(super) enum Purpose {
     /// After a run: the changes are kept or taken back.
     Deciding,
+    /// After a command in a fork: what is chosen is kept. A [`Decision`] then names what comes.
+    Choosing,
     /// From the timeline.
     Looking,
 }
@@ -235,7 +237,7 @@ impl Changes {
             Pressed::Suspend => Action::Suspend,
             Pressed::Interrupt => match self.purpose {
                 Purpose::Deciding => Action::Decide(Decision::KeepAll),
-                Purpose::Looking => Action::Quit,
+                Purpose::Looking | Purpose::Choosing => Action::Quit,
             },
             Pressed::Searched => self.search(),
             // All of it is loaded.
@@ -255,6 +257,8 @@ impl Changes {
                 let row = self.current();
                 row.map_or(Action::Nothing, |row| Action::Page(row.extent.clone()))
             }
+            (KeyCode::Enter | KeyCode::Char('r'), Purpose::Choosing) => self.ask_to_restore(),
+            (KeyCode::Char('R' | 'u'), Purpose::Choosing) => Action::Nothing,
             (KeyCode::Char('r'), _) => self.ask_to_restore(),
             (KeyCode::Char('R'), _) | (KeyCode::Char('u'), Purpose::Deciding) => {
                 self.ask(Question::RestoreAll)
@@ -267,7 +271,7 @@ impl Changes {
             (KeyCode::Enter | KeyCode::Char('q'), Purpose::Deciding) => {
                 Action::Decide(Decision::KeepAll)
             }
-            (KeyCode::Char('q'), Purpose::Looking) => Action::Quit,
+            (KeyCode::Char('q'), Purpose::Looking | Purpose::Choosing) => Action::Quit,
             _ => Action::Nothing,
         }
     }

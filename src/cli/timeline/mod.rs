@@ -117,7 +117,31 @@ pub(super) fn choose(
     catalog: &Catalog,
     context: &Context,
 ) -> Result<Decision, CliError> {
-    let opened = Opened::new(subject, comparison, &Part::default(), Purpose::Deciding)?;
+    chosen(subject, comparison, Purpose::Deciding, catalog, context)
+}
+
+/// As [`choose`], among changes of a fork that are to come into the project.
+///
+/// # Errors
+/// As there.
+#[cfg(feature = "mount")]
+pub(super) fn choose_to_keep(
+    subject: &Subject<'_>,
+    comparison: Comparison,
+    catalog: &Catalog,
+    context: &Context,
+) -> Result<Decision, CliError> {
+    chosen(subject, comparison, Purpose::Choosing, catalog, context)
+}
+
+fn chosen(
+    subject: &Subject<'_>,
+    comparison: Comparison,
+    purpose: Purpose,
+    catalog: &Catalog,
+    context: &Context,
+) -> Result<Decision, CliError> {
+    let opened = Opened::new(subject, comparison, &Part::default(), purpose)?;
     let store = StoreArgs { root: Some(catalog.root().to_owned()) };
     match Driver::start(catalog, &store, context)?.changes(opened)? {
         After::Decided(decision) => Ok(decision),

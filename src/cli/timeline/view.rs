@@ -39,6 +39,8 @@ const NUMBERS_FROM: u16 = 80;
 
 const KEYS_DECIDING: &str =
     "space mark  a all  d diff  / find  r restore  ? help  Enter keep everything";
+const KEYS_CHOOSING: &str =
+    "space mark  a all  d diff  / find  ? help  Enter keep what is marked  q nothing";
 const KEYS_LOOKING: &str = "? help  q end  Esc back  Enter open  space mark  r restore  u undo";
 const KEYS_SESSIONS: &str = "? help  q end  Enter open  u undo  / find  o all projects";
 const KEYS_DIFFERENCE: &str = "? help  j k scroll  n p hunks  Esc list  d pager";
@@ -63,6 +65,14 @@ const HELP_CHANGES: [&str; 6] = [
     "Esc                back to the timeline",
 ];
 const HELP_DECIDING: [&str; 1] = ["Enter, q           keep everything"];
+const HELP_CHOOSING: [&str; 6] = [
+    "space              mark a path, a new or deleted directory with all that is in it",
+    "a                  mark all that is shown, or none",
+    "d                  show what changed in it, in the pager",
+    "Enter              keep what is marked, or else the path at the cursor",
+    "q                  choose nothing",
+    "Esc                choose nothing",
+];
 const HELP_LOOKING: [&str; 3] = [
     "Enter              fold a directory, look at a file",
     "u                  take all of it back, as nono undo does",
@@ -451,20 +461,21 @@ impl Page for Changes {
             count => format!("{count} paths"),
         };
         let marked = self.marked_count();
+        let verb = if self.purpose() == Purpose::Choosing { "keep" } else { "restore" };
         Some(match self.question()? {
             Question::RestoreAll => {
-                format!("restore all {}? [y/N]", paths(self.changes().len()))
+                format!("{verb} all {}? [y/N]", paths(self.changes().len()))
             }
-            Question::Restore(_) if marked == 1 => "restore 1 marked path? [y/N]".to_owned(),
+            Question::Restore(_) if marked == 1 => format!("{verb} 1 marked path? [y/N]"),
             Question::Restore(_) if marked > 1 => {
-                format!("restore {marked} marked paths? [y/N]")
+                format!("{verb} {marked} marked paths? [y/N]")
             }
             Question::Restore(indices) => match indices.as_slice() {
                 [index] => {
                     let name = self.shown(&self.changes()[*index].path);
-                    format!("restore {}? [y/N]", end_of(&name, room.saturating_sub(15)))
+                    format!("{verb} {}? [y/N]", end_of(&name, room.saturating_sub(15)))
                 }
-                indices => format!("restore {}? [y/N]", paths(indices.len())),
+                indices => format!("{verb} {}? [y/N]", paths(indices.len())),
             },
             Question::Keep => {
                 format!("keep everything, also the {marked} marked? Enter keeps, r restores them")
@@ -479,6 +490,7 @@ impl Page for Changes {
     fn keys(&self) -> &'static str {
         match self.purpose() {
             Purpose::Deciding => KEYS_DECIDING,
+            Purpose::Choosing => KEYS_CHOOSING,
             Purpose::Looking => KEYS_LOOKING,
         }
     }
@@ -486,6 +498,9 @@ impl Page for Changes {
     fn help(&self) -> Vec<&'static str> {
         let own: &[&str] = match self.purpose() {
             Purpose::Deciding => &HELP_DECIDING,
+            Purpose::Choosing => {
+                return [&HELP_CHOOSING[..], &HELP_MOVING, &HELP_END].concat();
+            }
             Purpose::Looking => &HELP_LOOKING,
         };
         [&HELP_CHANGES, own, &HELP_MOVING, &HELP_END].concat()

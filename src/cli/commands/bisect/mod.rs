@@ -161,14 +161,16 @@ pub(in crate::cli) fn run(args: &BisectArgs, store: &StoreArgs, context: &Contex
         true => {
             let last = states.last().map(|state| &state.manifest);
             let last = last.ok_or_else(|| CliError::failed("no state is recorded here"))?;
+            // A kill leaves a trace of the session that this records.
+            let trace = trials.trace()?;
             let recording = record_now(&catalog, last, args, context)?;
             states.push(State { session: None, manifest: recording.baseline().clone() });
-            Some(recording)
+            Some((recording, trace))
         }
         false => None,
     };
     let found = find(args, &catalog, &mut states, &trials, context);
-    if let Some(recording) = now {
+    if let Some((recording, _trace)) = now {
         recording.withdraw()?;
     }
     let (found, skipped, tries) = found?;

@@ -1,16 +1,26 @@
 //! `nono try`: a command in a fork of its own, which is kept, discarded, or left as it is.
 
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+
 use clap::Args;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::low_level::emulate_default_handler;
 
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::commands::diff::{DiffStyle, write_diff};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
-use crate::cli::forking::CommandArgs;
+use crate::cli::forking::{CommandArgs, Entered, RightsArgs};
 use crate::cli::offer::NONO;
 use crate::cli::render::Palette;
-use nono_engine::fork::Fork;
+use crate::cli::signals::{self, Taken};
+use crate::cli::supervise::Ended;
+use crate::cli::timeline::{self, Decision, Subject};
+use nono_engine::diff::Comparison;
+use nono_engine::fork::{Fork, ForkState};
 use nono_engine::sys;
 
 /// Arguments of `nono try`.
@@ -26,40 +36,59 @@ pub(in crate::cli) struct TryArgs {
     /// At the end, leave the fork, without a question
     #[arg(long, group = "end")]
     leave: bool,
+    /// The command and its arguments, behind all flags of nono
+    #[arg(trailing_var_arg = true, value_name = "CMD")]
+    command: Vec<OsString>,
     #[command(flatten)]
-    inside: CommandArgs,
+    rights: RightsArgs,
 }
 
 /// The fate of the fork.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum End {
     Keep,
+    /// These paths come into the project, and the fork stays with the rest.
+    KeepSome(Vec<PathBuf>),
     Discard,
     Leave,
 }
 
 pub(in crate::cli) fn run(args: &TryArgs, store: &StoreArgs, context: &Context) -> Outcome {
-    if args.inside.command.is_empty() {
+    if args.command.is_empty() {
         return Err(CliError::usage("there is no command to try")
             .with_hint(format!("{NONO} try -- CMD; {NONO} fork NAME makes a fork that stays")));
     }
     let name = format!("try-{}", hex::encode(&sys::random_bytes()?[..4]));
-    let fork = super::born(&name, None, &args.inside, store, context)?;
+    let inside = CommandArgs { command: args.command.clone(), rights: args.rights.clone() };
+    let fork = super::born(&name, None, &inside, store, context)?;
     super::say_what_it_lacks(&fork, context)?;
-    let ended = super::enter(&fork, &args.inside, store, context);
-    if ended.is_err() {
-        // It did not start, so there is nothing to look at.
-        super::discard::discard(&fork)?;
-        return ended;
-    }
-    let succeeded = ended.as_ref().is_ok_and(|code| *code == 0);
-    let end = args.end(&fork, succeeded, context);
-    match end {
+    let ended = Entered::new(&fork).and_then(|entered| entered.run(&inside, store, context));
+    let ended = match ended {
+        Ok(ended) => ended,
+        Err(error) => {
+            // It did not start, so there is nothing to look at. The error names the reason.
+            if let Err(left) = super::discard::discard(&fork) {
+                context.error(&left);
+            }
+            return Err(error);
+        }
+    };
+    let leaving = |error: CliError| error.leaving(&format!("it is left as fork {name}"));
+    // A process that goes on has work which a merge would not see.
+    let is_quiet = || super::discard::refuse_in_use(&fork).map_err(leaving);
+    match args.end(&fork, &ended, store, context) {
+        Ok(End::KeepSome(paths)) => {
+            is_quiet()?;
+            let code = super::merge::merge(&name, paths, store, context).map_err(leaving)?;
+            context.say(format_args!("the rest is left in fork {name}"));
+            say_how_to_go_on(&fork, context);
+            if code != 0 {
+                return Ok(code);
+            }
+        }
         Ok(End::Keep) => {
-            let leaving = |error: CliError| error.leaving(&format!("it is left as fork {name}"));
-            // A process that goes on has work which this merge would not see.
-            super::discard::refuse_in_use(&fork).map_err(leaving)?;
-            let code = super::merge::all_of(&name, store, context).map_err(leaving)?;
+            is_quiet()?;
+            let code = super::merge::merge(&name, Vec::new(), store, context).map_err(leaving)?;
             if code != 0 {
                 context.say(format_args!("the rest is left in fork {name}"));
                 return Ok(code);
@@ -71,23 +100,57 @@ pub(in crate::cli) fn run(args: &TryArgs, store: &StoreArgs, context: &Context) 
             }
         }
         Ok(End::Discard) => super::discard::discard(&fork)?,
-        Ok(End::Leave) => {
-            let name = fork.name();
-            context.say(format_args!("it is left as fork {name}; the project is as it was"));
-            context.say(format_args!("  see it:     {NONO} fork diff {name}"));
-            context.say(format_args!("  enter it:   {NONO} fork enter {name}"));
-            context.say(format_args!("  keep it:    {NONO} fork merge {name} [PATH…]"));
-            context.say(format_args!("  discard it: {NONO} fork discard {name}"));
-        }
+        Ok(End::Leave) => say_left(&fork, context),
         // Nothing of what the command did is lost for that.
-        Err(error) => return Err(error.leaving(&format!("it is left as fork {name}"))),
+        Err(error) => return Err(leaving(error)),
     }
-    ended
+    Ok(ended.code)
+}
+
+fn say_left(fork: &Fork, context: &Context) {
+    let name = fork.name();
+    context.say(format_args!("it is left as fork {name}; the project is as it was"));
+    say_how_to_go_on(fork, context);
+}
+
+fn say_how_to_go_on(fork: &Fork, context: &Context) {
+    let name = fork.name();
+    context.say(format_args!("  see it:     {NONO} fork diff {name}"));
+    context.say(format_args!("  enter it:   {NONO} fork enter {name}"));
+    context.say(format_args!("  keep it:    {NONO} fork merge {name} [PATH…]"));
+    context.say(format_args!("  discard it: {NONO} fork discard {name}"));
+}
+
+/// Asks. A signal at the question says that the fork is left, and has its usual effect then.
+fn ask(question: &str, fork: &Fork, context: &Context) -> Result<String, CliError> {
+    let mut queue = signals::queue().map_err(signals::refused)?;
+    let _taken = Taken::queued(&[SIGINT, SIGTERM, SIGHUP], &queue).map_err(signals::refused)?;
+    let asking = queue.handle();
+    std::thread::scope(|scope| {
+        let waiting = move || {
+            if let Some(signal) = queue.forever().next() {
+                // The question ended no line.
+                let _ = writeln!(anstream::stderr());
+                say_left(fork, context);
+                let _ = emulate_default_handler(signal);
+            }
+        };
+        sys::spawn_scoped(scope, "question", waiting).map_err(signals::refused)?;
+        let answer = context.ask(question);
+        asking.close();
+        answer
+    })
 }
 
 impl TryArgs {
     /// Says what changed, and finds out what becomes of it.
-    fn end(&self, fork: &Fork, succeeded: bool, context: &Context) -> Result<End, CliError> {
+    fn end(
+        &self,
+        fork: &Fork,
+        ended: &Ended,
+        store: &StoreArgs,
+        context: &Context,
+    ) -> Result<End, CliError> {
         let objects = super::objects(fork)?;
         let state = super::state(fork, &objects, context)?;
         let changes = super::ForkChanges::of(&state)?;
@@ -104,25 +167,63 @@ impl TryArgs {
             context.say("all of that is discarded");
             return Ok(End::Discard);
         }
-        if self.keep && succeeded {
+        if self.keep && ended.code == 0 {
             return Ok(End::Keep);
         }
-        if self.leave || self.keep || !context.stdin_is_terminal || !context.stderr_is_terminal {
+        if ended.was_told_to_end
+            || self.leave
+            || self.keep
+            || !context.stdin_is_terminal
+            || !context.stderr_is_terminal
+        {
             return Ok(End::Leave);
         }
         loop {
             // `d` shows a difference in every question.
-            let question = "keep it, leave it as a fork, or discard it? [k/L/x, d: difference] ";
-            match &*context.ask(question)? {
+            let question = "keep it, keep some of it, leave it as a fork, or discard it? \
+                            [k/s/L/x, d: difference] ";
+            match &*ask(question, fork, context)? {
                 "k" | "keep" => return Ok(End::Keep),
+                "s" | "some" => {
+                    if let Some(end) = some(fork, &state, &changes, store, context)? {
+                        return Ok(end);
+                    }
+                }
                 "x" | "discard" => return Ok(End::Discard),
                 "" | "l" | "L" | "leave" => return Ok(End::Leave),
                 "d" | "D" => {
                     let (old, new) = (state.base(), state.manifest());
                     write_diff(&state, old, &state, new, DiffStyle::Patch, context)?;
                 }
-                _ => context.say("k, l, x or d"),
+                _ => context.say("k, s, l, x or d"),
             }
         }
     }
+}
+
+/// Lets a person choose in the review what comes into the project; `None` where nothing is chosen.
+fn some(
+    fork: &Fork,
+    state: &ForkState<'_>,
+    changes: &super::ForkChanges,
+    store: &StoreArgs,
+    context: &Context,
+) -> Result<Option<End>, CliError> {
+    if !timeline::is_possible(context) {
+        context.say(format_args!(
+            "this terminal shows no list to choose from: {NONO} fork merge {} PATH…",
+            fork.name()
+        ));
+        return Ok(None);
+    }
+    // Commits come with all of it.
+    let outside = changes.repositories.outside(&changes.changes).into_iter().cloned().collect();
+    let comparison = Comparison { changes: outside, touched: Vec::new() };
+    let (session, catalog) = (&fork.session()?, &store.catalog()?);
+    let subject = Subject { session, store: state, old: state.base(), new: state.manifest() };
+    Ok(match timeline::choose_to_keep(&subject, comparison, catalog, context)? {
+        Decision::KeepAll => None,
+        Decision::RestoreAll => Some(End::Keep),
+        Decision::Restore(paths) => Some(End::KeepSome(paths)),
+    })
 }

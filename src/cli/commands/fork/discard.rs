@@ -38,7 +38,7 @@ pub(super) fn run(args: &DiscardArgs, store: &StoreArgs, context: &Context) -> O
 
 /// Discards a fork. Where a process is in it, that is named, and nothing waits for its end: its
 /// work would be lost.
-pub(super) fn discard(fork: &Fork) -> Result<(), CliError> {
+pub(in crate::cli) fn discard(fork: &Fork) -> Result<(), CliError> {
     refuse_in_use(fork)?;
     match fork.discard() {
         Err(error @ ForkError::InUse { .. }) => {

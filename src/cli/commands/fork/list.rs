@@ -15,7 +15,7 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::forking::{forks_of, source_of};
 use crate::cli::offer::NONO;
-use crate::cli::processes::{command_line, that_see};
+use crate::cli::processes::{is_ending, that_see, words};
 use crate::cli::render::{Palette, byte_size, relative_time};
 use nono_engine::diff::{ChangeSummary, Lookup, relative_to_roots};
 use nono_engine::fork::{Fork, ForkState};
@@ -141,14 +141,26 @@ fn print(listed: &[Listed], context: &Context) -> Result<(), CliError> {
     Ok(out.flush()?)
 }
 
-/// Processes in a fork, without those that hold its mounts.
+/// Processes in a fork, without those that hold its mounts and those that keep its commands. A
+/// process that the kernel is ending does nothing in it any more.
 pub(super) fn processes_in(fork: &Fork) -> Vec<i32> {
-    let is_own = |pid: &i32| {
-        let line = command_line(*pid);
-        let helpers: [&[u8]; 3] = [b"__fork-hold", b"__mount-guard", b"__keep"];
-        helpers.iter().any(|name| line.windows(name.len()).any(|part| part == *name))
-    };
-    that_see(&source_of(fork)).into_iter().filter(|pid| !is_own(pid)).collect()
+    let is_inside = |pid: &i32| !has_word(*pid, &HELPERS) && !is_ending(*pid);
+    that_see(&source_of(fork)).into_iter().filter(is_inside).collect()
+}
+
+/// Processes in a fork, and those that keep its commands.
+pub(super) fn commands_in(fork: &Fork) -> Vec<i32> {
+    let is_command = |pid: &i32| !has_word(*pid, &HELPERS[..2]) && !is_ending(*pid);
+    that_see(&source_of(fork)).into_iter().filter(is_command).collect()
+}
+
+/// Hidden commands of this program in the mounts of a fork: those that hold them, and the keepers.
+const HELPERS: [&[u8]; 3] = [b"__fork-hold", b"__mount-guard", b"__keep"];
+
+/// Whether a word of a process's command line is one of these. A look at its flags has to follow
+/// that: an ending process has no words.
+fn has_word(pid: i32, names: &[&[u8]]) -> bool {
+    words(pid).iter().any(|word| names.contains(&word.as_slice()))
 }
 
 fn changed(fork: Fork, context: &Context) -> Result<Changed, CliError> {

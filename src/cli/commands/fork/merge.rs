@@ -191,11 +191,16 @@ pub(in crate::cli) fn run(args: &MergeArgs, store: &StoreArgs, context: &Context
     Err(CliError::from(RestoreError::ChangedSinceCheck).leaving("nothing was merged"))
 }
 
-/// Merges all of a fork: what `nono try` does with a fork that is kept.
-pub(super) fn all_of(name: &str, store: &StoreArgs, context: &Context) -> Outcome {
+/// Merges a fork, or these paths of it: what `nono try` does with a fork that is kept.
+pub(super) fn merge(
+    name: &str,
+    paths: Vec<PathBuf>,
+    store: &StoreArgs,
+    context: &Context,
+) -> Outcome {
     let args = MergeArgs {
         name: name.to_owned(),
-        paths: Vec::new(),
+        paths,
         check: None,
         dry_run: false,
         no_commits: false,

@@ -4,7 +4,7 @@ pub(in crate::cli) mod attempt;
 mod commits;
 mod deciding;
 mod diff;
-mod discard;
+pub(in crate::cli) mod discard;
 mod enter;
 pub(in crate::cli) mod killed;
 pub(in crate::cli) mod list;
@@ -64,6 +64,8 @@ enum ForkAction {
     Discard(discard::DiscardArgs),
     /// Record the state of a fork as a snapshot of its session
     Snapshot(snapshot::SnapshotArgs),
+    /// List all forks, as `nono forks` does
+    List(list::ForksArgs),
 }
 
 /// Names of subcommands, which no fork can have: they would mean these.
@@ -94,6 +96,7 @@ pub(in crate::cli) fn run(args: &ForkCommand, store: &StoreArgs, context: &Conte
         Some(ForkAction::Rename(args)) => rename::run(args, store, context),
         Some(ForkAction::Discard(args)) => discard::run(args, store, context),
         Some(ForkAction::Snapshot(args)) => snapshot::run(args, store, context),
+        Some(ForkAction::List(args)) => list::run(args, store, context),
     }
 }
 
@@ -141,8 +144,8 @@ fn born(
     context: &Context,
 ) -> Result<Fork, CliError> {
     let profile = inside.profile()?;
-    let mut tracked = inside.grants.allow.clone();
-    if tracked.is_empty() || inside.grants.allow_cwd {
+    let mut tracked = inside.rights.grants.allow.clone();
+    if tracked.is_empty() || inside.rights.grants.allow_cwd {
         tracked.push(sys::current_dir()?);
     }
     let profile = profile.as_ref().map(|found| &found.profile);
@@ -202,7 +205,7 @@ fn say_what_it_lacks(fork: &Fork, context: &Context) -> Result<(), CliError> {
 }
 
 /// Says what a fork has changed so far. The exit code of a command does not depend on it.
-fn say_changes(fork: &Fork, context: &Context) {
+pub(in crate::cli) fn say_changes(fork: &Fork, context: &Context) {
     let name = fork.name();
     let said = objects(fork).and_then(|objects| {
         let state = state(fork, &objects, context)?;

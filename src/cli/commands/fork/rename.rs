@@ -19,7 +19,9 @@ pub(super) struct RenameArgs {
 
 pub(super) fn run(args: &RenameArgs, store: &StoreArgs, context: &Context) -> Outcome {
     super::check_name(&args.new)?;
-    let renamed = super::found(&args.name, store)?.rename(&args.new)?;
+    let fork = super::found(&args.name, store)?;
+    super::discard::refuse_in_use(&fork)?;
+    let renamed = fork.rename(&args.new)?;
     context.say(format_args!("fork {} is called {} now", args.name, renamed.name()));
     Ok(0)
 }

@@ -5,7 +5,10 @@
 //! once, each with signals and a current directory of its own. The process leaves the exit code of
 //! the command in the directory of the fork. Without that file, nothing was tried.
 //!
-//! A fork of a killed process stays. The next trials remove it.
+//! Nothing of a try outlives it. A signal ends the command, and the fork goes; a second signal
+//! does not wait for the command. The process of a try dies with the one that started it, and the
+//! keeper of the command with that. The next command that looks at forks then finds a throw-away
+//! fork that no process locks, and removes it.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -15,25 +18,32 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getpid, getppid, pidfd_open, pidfd_send_signal,
+    set_parent_process_death_signal,
+};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Handle;
 
+use super::list::commands_in;
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::forking::{CommandArgs, Entered, forks_of, probe};
 use crate::cli::signals::{self, Taken};
-use nono_engine::fork::{Fork, Forks, begin_recorded};
+use nono_engine::fork::{Birth, Fork, Forks, NewFork, begin_recorded};
 use nono_engine::progress::NoProgress;
 use nono_engine::snapshot::SnapshotManifest;
 use nono_engine::sys::{self, Dir};
 
-/// Names the fork in the environment of a process that tries a command.
+/// Names the session of the fork, and the process that started this one, in the environment of a
+/// process that tries a command.
 const MARK: &str = "NONO_TRIAL";
 /// The file with the exit code, in the directory of the fork.
 const RESULT: &str = "trial";
@@ -41,6 +51,8 @@ const MAX_RESULT_BYTES: u64 = 8;
 /// The beginning of the names of throw-away forks; hexadecimal digits follow.
 pub(super) const PREFIX: &str = "trial-";
 const NAME_BYTES: usize = 6;
+/// So long a process may take to be gone when it is killed.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// In a process that tries a command: runs it. `None` in every other process.
 pub(in crate::cli) fn run_marked(
@@ -48,9 +60,15 @@ pub(in crate::cli) fn run_marked(
     store: &StoreArgs,
     context: &Context,
 ) -> Option<Outcome> {
-    let name = std::env::var_os(MARK)?.into_string().ok()?;
+    let mark = std::env::var_os(MARK)?.into_string().ok()?;
+    let (session, starter) = mark.split_once(' ')?;
     Some((|| {
-        let fork = forks_of(store)?.find(&name)?;
+        // The command then ends with this process.
+        set_parent_process_death_signal(Some(Signal::KILL)).map_err(std::io::Error::from)?;
+        if getppid().map(|pid| pid.as_raw_nonzero().to_string()).as_deref() != Some(starter) {
+            return Err(CliError::stopped("the process that tries the command has ended"));
+        }
+        let fork = forks_of(store)?.of_session(session)?;
         let ended = Entered::new(&fork)?.run(command, store, context)?;
         let code = ended.code.to_string();
         Dir::open(fork.path())?.replace_file(RESULT.as_bytes(), code.as_bytes(), 0o600, false)?;
@@ -89,7 +107,6 @@ impl Trials {
         let forks = forks_of(store)?;
         let root = sys::real_or_future_path(store.catalog()?.root());
         probe(&root)?;
-        remove_abandoned(&forks)?;
         let running = Arc::new(Running::default());
         let mut queue = signals::queue().map_err(signals::refused)?;
         let taken = Taken::queued(&[SIGINT, SIGTERM, SIGHUP], &queue).map_err(signals::refused)?;
@@ -97,15 +114,25 @@ impl Trials {
         let asked = Arc::clone(&running);
         let waiting = sys::spawn("trials", move || {
             for _ in queue.forever() {
-                asked.is_stopped.store(true, SeqCst);
+                let is_second = asked.is_stopped.swap(true, SeqCst);
+                let signal = if is_second { Signal::KILL } else { Signal::TERM };
                 for process in asked.processes.lock().iter() {
                     // One that has ended needs no signal.
-                    let _ = pidfd_send_signal(process.as_fd(), Signal::TERM);
+                    let _ = pidfd_send_signal(process.as_fd(), signal);
                 }
             }
         });
         waiting.map_err(signals::refused)?;
         Ok(Self { forks, root, running, signals, _taken: taken })
+    }
+
+    /// A trace of this process among the forks, for the sessions that it makes for a while: when it
+    /// is killed, they are withdrawn.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub(in crate::cli) fn trace(&self) -> Result<Birth, CliError> {
+        Ok(self.forks.expect()?)
     }
 
     /// Whether a stop was asked for.
@@ -123,10 +150,18 @@ impl Trials {
         state: &SnapshotManifest,
         output: Output,
     ) -> Result<u8, CliError> {
+        if self.is_stopped() {
+            return Err(CliError::stopped("stopped"));
+        }
+        let birth = self.forks.expect()?;
         let session = begin_recorded(&self.root, state, &NoProgress)?;
         let name = format!("{PREFIX}{}", hex::encode(&sys::random_bytes()?[..NAME_BYTES]));
-        let fork = self.forks.make(&name, &session, "a state that is tried")?;
+        let (name, from) = (&*name, "a state that is tried");
+        let (fork, in_use) =
+            birth.make(NewFork { name, session: &session, from, throw_away: true })?;
         let tried = self.try_in(&fork, output);
+        end_rest(&fork);
+        drop(in_use);
         let removed = fork.discard();
         if self.is_stopped() {
             return Err(CliError::stopped("stopped"));
@@ -140,7 +175,8 @@ impl Trials {
         let program = std::env::current_exe()
             .map_err(|error| CliError::failed(format!("cannot find this program: {error}")))?;
         let mut command = Command::new(program);
-        command.args(std::env::args_os().skip(1)).env(MARK, fork.name());
+        let mark = format!("{} {}", fork.document().session, getpid().as_raw_nonzero());
+        command.args(std::env::args_os().skip(1)).env(MARK, mark);
         if let Some(name) = std::env::args_os().next() {
             command.arg0(name);
         }
@@ -189,17 +225,29 @@ impl Drop for Trials {
     }
 }
 
-/// Removes the forks of killed processes.
-fn remove_abandoned(forks: &Forks) -> Result<(), CliError> {
-    for fork in forks.list()?.into_iter().filter_map(Result::ok) {
-        let digits = fork.name().strip_prefix(PREFIX).unwrap_or_default();
-        let is_ours =
-            digits.len() == 2 * NAME_BYTES && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-        if is_ours && let Err(error) = fork.discard() {
-            tracing::debug!("fork {} stays: {error}", fork.name());
+/// Ends what a tried command left running: its work is of no use in a throw-away fork.
+fn end_rest(fork: &Fork) {
+    let began = Instant::now();
+    loop {
+        let left = commands_in(fork);
+        if left.is_empty() || began.elapsed() >= PATIENCE {
+            return;
+        }
+        // All are killed before the first one is waited for.
+        let processes = left.into_iter().filter_map(Pid::from_raw);
+        let open = |pid| pidfd_open(pid, PidfdFlags::empty()).ok();
+        let processes: Vec<OwnedFd> = processes.filter_map(open).collect();
+        for process in &processes {
+            // One that has ended needs no signal.
+            let _ = pidfd_send_signal(process.as_fd(), Signal::KILL);
+        }
+        for process in &processes {
+            let patience = PATIENCE.saturating_sub(began.elapsed());
+            let Ok(patience) = Timespec::try_from(patience) else { return };
+            // One that cannot be waited for is looked for again.
+            let _ = poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&patience));
         }
     }
-    Ok(())
 }
 
 /// The words that let a shell run a command line.
