@@ -1001,3 +1001,93 @@ fn a_fork_goes_on_after_a_reboot() {
         fixture.nono(&["fork", "discard", "one"]).success();
     }
 }
+
+#[test]
+fn a_mount_shows_forks_as_they_are_now() {
+    for fixture in users() {
+        for (fork, text) in [("one", "1"), ("two", "2")] {
+            let script = format!(
+                "echo {text} > edited; rm gone; mv dir moved; mkdir dir; echo {text} > dir/own; \
+                 head -c 3000000 /dev/zero > long; ln -s edited link"
+            );
+            fixture.nono(&["fork", fork, "--", "sh", "-c", &script]).success();
+        }
+        let point = fixture.path("mounted");
+        fs::create_dir(&point).unwrap();
+        fixture.give_away(&point);
+        let point = point.to_str().unwrap();
+        let mounted = fixture.nono(&["mount", point]);
+        if mounted.code != 0 {
+            not_run(format_args!("no mount here: {}", mounted.stderr));
+            continue;
+        }
+        let project = fs::canonicalize(fixture.project()).unwrap();
+        let of = |fork: &str| {
+            let id = dir_of(&fixture, fork).file_name().unwrap().to_str().unwrap().to_owned();
+            format!("{point}/{id}/forks/{fork}{}", project.display())
+        };
+        let shell = |script: &str| {
+            let script = format!("exec 2>&1; {script}");
+            finished(fixture.command_of("sh", &["-c", &script]).output().unwrap())
+        };
+        let (one, two) = (of("one"), of("two"));
+        let seen = shell(&format!("cd {one} && cat edited dir/own moved/a; ls; readlink link"));
+        assert_eq!(seen.stdout, "1\n1\nadir\nedited\nkept\nlink\nlong\nmoved\nedited\n");
+        let same = shell(&format!("cmp -n 3000000 {one}/long /dev/zero && echo same"));
+        assert_eq!(same.stdout, "same\n");
+        // What both have, and what none has changed, is one inode.
+        let differ = shell(&format!("diff -rq --no-dereference {one} {two}"));
+        assert_eq!(differ.stdout.lines().count(), 2, "{}", differ.stdout);
+        let inode = |path: &str| shell(&format!("stat -c %i {path}")).stdout;
+        assert_eq!(inode(&format!("{one}/kept")), inode(&format!("{two}/kept")));
+        assert!(!shell(&format!("echo x > {one}/edited")).stdout.is_empty());
+        // It is as it is now.
+        let staying = Staying::start(&fixture, "one", "echo later > edited; rm -r dir; mkdir new");
+        eventually("the change is seen", || {
+            shell(&format!("cat {one}/edited")).stdout == "later\n"
+        });
+        assert_eq!(shell(&format!("ls {one}")).stdout, "edited\nkept\nlink\nlong\nmoved\nnew\n");
+        assert_eq!(shell(&format!("cat {two}/edited")).stdout, "2\n");
+        staying.end();
+        fixture.nono(&["fork", "rename", "two", "other"]).success();
+        fixture.nono(&["fork", "discard", "one"]).success();
+        eventually("it is gone", || !Path::new(&one).exists());
+        assert_eq!(shell(&format!("cat {}/edited", of("other"))).stdout, "2\n");
+        fixture.nono(&["umount", point]).success();
+    }
+}
+
+/// A mount shows nothing of a layer that no snapshot of the fork would hold.
+#[test]
+fn a_hostile_layer_shows_nothing_of_another_place_in_a_mount() {
+    for fixture in users() {
+        fixture.nono(&["fork", "one"]).success();
+        let upper = dir_of(&fixture, "one").join("layers/0/upper");
+        fs::create_dir(upper.join("dir")).unwrap();
+        let redirect = ["-n", "user.overlay.redirect", "-v", "/etc"];
+        let marked = Command::new("setfattr").args(redirect).arg(upper.join("dir")).status();
+        if !marked.is_ok_and(|status| status.success()) {
+            return not_run("no setfattr");
+        }
+        symlink("/etc/passwd", upper.join("out")).unwrap();
+        fs::write(upper.join("made"), "made").unwrap();
+        for path in ["dir", "out", "made"] {
+            fixture.give_away_link(&upper.join(path));
+        }
+        let point = fixture.path("mounted");
+        fs::create_dir(&point).unwrap();
+        fixture.give_away(&point);
+        let mounted = fixture.nono(&["mount", point.to_str().unwrap()]);
+        if mounted.code != 0 {
+            not_run(format_args!("no mount here: {}", mounted.stderr));
+            continue;
+        }
+        let project = fs::canonicalize(fixture.project()).unwrap();
+        let id = dir_of(&fixture, "one").file_name().unwrap().to_str().unwrap().to_owned();
+        let place = format!("{}/{id}/forks/one{}", point.display(), project.display());
+        let script = format!("cd {place} && ls dir && cat dir/a made && readlink out");
+        let seen = finished(fixture.command_of("sh", &["-c", &script]).output().unwrap());
+        assert_eq!(seen.stdout, "a\nb\namade/etc/passwd\n", "{}", seen.stderr);
+        fixture.nono(&["umount", point.to_str().unwrap()]).success();
+    }
+}

@@ -60,6 +60,10 @@ pub(super) enum DirectoryKind {
     Session(SessionKey),
     /// The steps of one session: links to its snapshots.
     Steps(SessionKey),
+    /// The fork of one session.
+    Forks(SessionKey),
+    /// A directory above the tracked paths of a fork, as it is now; as [`Above`](Self::Above).
+    Fork { session: SessionKey, prefix: Box<[u8]> },
     /// All projects.
     Projects,
     /// The sessions of the project at this path.

@@ -3,12 +3,13 @@
 //! ```text
 //! latest -> newest session          <session>/latest -> newest snapshot
 //! <session>/<number>/home/me/project/…
+//! <session>/forks/NAME/home/me/project/…     its fork, as that is now
 //! by-project/project/<session>/before/…      the same, in folders for people
 //! ```
 //!
 //! [`StoreTree`] answers the questions of [`nono_mount`] from the objects of one or more stores.
 //! Always true:
-//! - Only the root, the session directories and the folders for people change. Everything below a
+//! - Only the root, the session directories, forks and the folders for people change. Everything below a
 //!   snapshot's number follows from hashes alone: its keys name objects and not snapshots, so they
 //!   are the same for equal subtrees of any snapshot, and stay valid when the snapshot they were
 //!   first seen in is removed.
@@ -23,6 +24,7 @@
 mod by_project;
 mod contents;
 mod error;
+mod forks;
 mod head;
 mod key;
 mod links;

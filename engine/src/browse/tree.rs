@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 use super::by_project::ByProject;
 use super::contents::Verified;
 use super::error::{BrowseError, from_store, from_sys};
+use super::forks::{FORKS, LiveForks};
 use super::head::SnapshotHead;
 use super::key::{
     ContentKey, DirectoryKey, DirectoryKind, PathHash, SessionKey, SnapshotKey, StoreId, TreeKey,
@@ -51,6 +52,7 @@ pub struct StoreTree {
     links: Mutex<LinkCache>,
     step_links: StepLinks,
     pub(super) by_project: ByProject,
+    pub(super) forks: LiveForks,
     /// The session at the top, if it is only one.
     session: Option<SessionKey>,
     root: DirectoryKey,
@@ -93,6 +95,7 @@ impl StoreTree {
             links: Mutex::new(LinkCache::new()),
             step_links: StepLinks::default(),
             by_project: ByProject::new(),
+            forks: LiveForks::default(),
             session,
             root: root.into(),
             started: sys::coarse_now(),
@@ -205,6 +208,9 @@ impl StoreTree {
                 entries.push(Entry { name: STEPS.into(), node: self.folder(key, mtime) });
             }
         }
+        if let Some(node) = self.forks_node(session) {
+            entries.push(Entry { name: FORKS.into(), node });
+        }
         Ok(sorted(entries))
     }
 
@@ -223,6 +229,9 @@ impl StoreTree {
             let has_steps = steps::has_steps(&self.sessions.path(session));
             let key = || DirectoryKind::Steps(session.clone());
             return Ok(has_steps.then(|| self.folder(key(), self.started)));
+        }
+        if name == FORKS {
+            return Ok(self.forks_node(session));
         }
         let number = std::str::from_utf8(name).ok().and_then(|name| name.parse::<u64>().ok());
         let Some(number) = number.filter(|number| number.to_string().as_bytes() == name) else {
@@ -314,8 +323,7 @@ impl StoreTree {
     }
 
     pub(super) fn list_tree(&self, key: &TreeKey) -> io::Result<Vec<StoreEntry>> {
-        let store = self.stores.open(key.store)?;
-        let tree = read_tree(&*store, &key.tree).map_err(from_store)?;
+        let tree = read_tree(&self.objects(key.store)?, &key.tree).map_err(from_store)?;
         let links = self.links_of(key.store, key.links)?;
         let links = links.as_ref().map(|(hash, index)| (hash, &**index));
         let mut lister = Lister::new(key.store, key.path, links);
@@ -338,7 +346,7 @@ impl StoreTree {
         if let Some(index) = self.links.lock().get(&(store, hash)) {
             return Ok(Some((hash, index.clone())));
         }
-        let index = match read_links(&*self.stores.open(store)?, Some(&hash)) {
+        let index = match read_links(&self.objects(store)?, Some(&hash)) {
             Ok(groups) => LinkIndex::new(self.stores.top(store)?, &groups),
             // The key of an unchanged directory can come from a snapshot that is removed by now,
             // with its links. Without them every name counts as the only one of its file.
@@ -372,6 +380,8 @@ impl TreeSource for StoreTree {
             DirectoryKind::Store
             | DirectoryKind::Session(_)
             | DirectoryKind::Steps(_)
+            | DirectoryKind::Forks(_)
+            | DirectoryKind::Fork { .. }
             | DirectoryKind::Projects
             | DirectoryKind::Project(_)
             | DirectoryKind::Past(_)
@@ -389,6 +399,8 @@ impl TreeSource for StoreTree {
             DirectoryKind::Store => self.list_sessions(),
             DirectoryKind::Session(session) => self.list_snapshots(session),
             DirectoryKind::Steps(session) => self.list_steps(session),
+            DirectoryKind::Forks(session) => self.list_forks(session),
+            DirectoryKind::Fork { session, prefix } => self.list_fork(session, prefix),
             DirectoryKind::Projects => self.list_projects(),
             DirectoryKind::Project(path) => self.list_project(path),
             DirectoryKind::Past(past) => self.list_past(past),
@@ -438,12 +450,27 @@ impl TreeSource for StoreTree {
 
     fn open(&self, content: &ContentKey, size: u64) -> io::Result<Arc<dyn Content>> {
         let store = self.stores.open(content.object().store)?;
-        self.verified.open(&store, content, size)
+        match self.verified.open(&store, content, size) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.open_in_layer(content, size)?.ok_or(error)
+            }
+            opened => opened,
+        }
     }
 
     fn read_whole(&self, content: &ContentKey, size: u64, buffer: &mut Vec<u8>) -> io::Result<()> {
         let store = self.stores.open(content.object().store)?;
-        self.verified.read_whole(&store, content, size, buffer)
+        match self.verified.read_whole(&store, content, size, buffer) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let file = self.open_in_layer(content, size)?.ok_or(error)?;
+                buffer.clear();
+                buffer.resize(usize::try_from(size).map_err(|_| io::ErrorKind::FileTooLarge)?, 0);
+                let len = file.read_at(buffer, 0)?;
+                buffer.truncate(len);
+                Ok(())
+            }
+            read => read,
+        }
     }
 
     /// The space of the first store that is there.
@@ -459,13 +486,13 @@ impl TreeSource for StoreTree {
 }
 
 /// The entry at one name below a directory that is above tracked paths.
-enum Child<'a> {
+pub(super) enum Child<'a> {
     Tracked(&'a object::RootEntry),
     Above,
 }
 
 /// The next components of all tracked paths below `prefix`.
-fn children<'a>(root: &'a RootTree, prefix: &[u8]) -> BTreeMap<&'a [u8], Child<'a>> {
+pub(super) fn children<'a>(root: &'a RootTree, prefix: &[u8]) -> BTreeMap<&'a [u8], Child<'a>> {
     let mut children = BTreeMap::new();
     for entry in &root.entries {
         let below = entry.path.strip_prefix(prefix).and_then(|rest| rest.strip_prefix(b"/"));

@@ -44,6 +44,8 @@ use crate::sys;
 pub use birth::{Birth, NewFork};
 pub use layer::{NotTaken, NotTakenReason};
 pub use session::{begin_now, begin_recorded};
+#[cfg(feature = "mount")]
+pub(crate) use state::LiveState;
 pub use state::{ForkSnapshot, ForkState};
 pub use store::{Fork, ForkDocument, Forks, HOLDER_PID, Layer, Lower, MAX_NAME_BYTES};
 

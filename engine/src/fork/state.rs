@@ -19,7 +19,7 @@ use super::store::{Fork, Lower};
 use crate::byte_path;
 use crate::diff::{self, Difference};
 use crate::manifest::{NotCaptured, NotCapturedReason, SnapshotManifest, Totals, TrackedRoot};
-use crate::object::{ContentHash, LinkGroups, Node, RootEntry, RootTree};
+use crate::object::{ContentHash, Hasher, LinkGroups, Node, RootEntry, RootTree};
 use crate::path_text::to_path;
 use crate::progress::Progress;
 use crate::snapshot::{
@@ -27,9 +27,10 @@ use crate::snapshot::{
     SnapshotManager, SnapshotRequest, StateSource, captured,
 };
 use crate::store::{
-    LocalStore, ObjectSource, ObjectStore, OverlayStore, StoreError, read_links, read_root_tree,
+    LocalStore, MemoryStore, ObjectSource, ObjectStore, OverlayStore, StoreError, read_links,
+    read_root_tree,
 };
-use crate::sys::{self, Dir, FileTime};
+use crate::sys::{self, Dir, FileKind, FileTime};
 
 /// The state of a fork, recorded nowhere. Contents that the store does not have are read from the
 /// layer, as long as they are what they were.
@@ -41,6 +42,38 @@ pub struct ForkState<'a> {
     not_taken: Vec<NotTaken>,
     /// Files whose contents are in a layer.
     files: HashMap<ContentHash, PathBuf>,
+}
+
+/// The state of a fork by itself, for a mount: its trees in memory, and where its layer has the
+/// contents that the store lacks.
+#[derive(Debug)]
+pub(crate) struct LiveState {
+    trees: MemoryStore,
+    files: HashMap<ContentHash, PathBuf>,
+    merkle_root: ContentHash,
+    begun: Timestamp,
+}
+
+impl LiveState {
+    /// The root tree.
+    pub(crate) fn merkle_root(&self) -> ContentHash {
+        self.merkle_root
+    }
+
+    /// When the state below was recorded.
+    pub(crate) fn begun(&self) -> Timestamp {
+        self.begun
+    }
+
+    /// A tree that the store may lack.
+    pub(crate) fn tree(&self, hash: &ContentHash, max_bytes: u64) -> Option<Vec<u8>> {
+        self.trees.read(hash, max_bytes).ok()
+    }
+
+    /// Where the layer has these contents.
+    pub(crate) fn place(&self, hash: &ContentHash) -> Option<&PathBuf> {
+        self.files.get(hash)
+    }
 }
 
 /// The state of a fork, recorded.
@@ -142,6 +175,36 @@ impl Fork {
             ..base.clone()
         };
         Ok(ForkState { overlay, base, manifest, not_taken, files })
+    }
+
+    /// Differs when a layer was changed.
+    pub(crate) fn fingerprint(&self) -> Result<ContentHash, ForkError> {
+        let mut hasher = Hasher::new();
+        for number in 0..self.document().layers.len() {
+            let mut pending = vec![Dir::open(&self.upper_path(number))?];
+            while let Some(dir) = pending.pop() {
+                let mut add = |name: &[u8], stat: &sys::Stat| {
+                    hasher.update(name);
+                    let times = [stat.ctime, stat.mtime];
+                    hasher.update(&stat.ino.to_le_bytes());
+                    hasher.update(&stat.size.to_le_bytes());
+                    for time in times {
+                        hasher.update(&time.seconds.to_le_bytes());
+                        hasher.update(&time.nanoseconds.to_le_bytes());
+                    }
+                };
+                add(b"/", &dir.stat_self()?);
+                for listed in dir.names()? {
+                    let Some(stat) = dir.try_stat(&listed.name)? else { continue };
+                    add(&listed.name, &stat);
+                    if stat.kind == FileKind::Directory {
+                        // Removed meanwhile, or closed to its own user: a capture says so.
+                        pending.extend(dir.open_dir(&listed.name).ok());
+                    }
+                }
+            }
+        }
+        Ok(hasher.finish())
     }
 
     /// The manager that records states of the fork in its session, as others record those of a
@@ -386,6 +449,16 @@ impl ForkState<'_> {
     /// The state below the layers.
     pub fn base(&self) -> &SnapshotManifest {
         &self.base
+    }
+
+    /// The state by itself.
+    pub(crate) fn into_live(self) -> LiveState {
+        LiveState {
+            trees: self.overlay.into_layer(),
+            files: self.files,
+            merkle_root: self.manifest.merkle_root,
+            begun: self.base.timestamp,
+        }
     }
 
     /// Entries of the layers that are no part of the state.

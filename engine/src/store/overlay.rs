@@ -21,6 +21,11 @@ impl<'a> OverlayStore<'a> {
     pub fn new(base: &'a LocalStore) -> Self {
         Self { base, trees: MemoryStore::new() }
     }
+
+    /// What the layer holds.
+    pub(crate) fn into_layer(self) -> MemoryStore {
+        self.trees
+    }
 }
 
 impl ObjectSource for OverlayStore<'_> {
