@@ -26,6 +26,8 @@
 pub mod browse;
 #[doc(hidden)]
 pub mod byte_path;
+#[doc(hidden)]
+pub mod counted;
 pub mod diff;
 pub mod events;
 pub mod fork;

@@ -120,7 +120,7 @@ impl SessionMetadata {
     }
 
     /// Commits to the session as it is described here, and to all its snapshots. Noted elsewhere,
-    /// it proves them: ``nono rollback verify ID --expect-root HEX``.
+    /// it proves them: ``nono verify ID --expect-root HEX``.
     #[getter]
     fn session_root(&self) -> ContentHash {
         ContentHash(self.0.session_root())

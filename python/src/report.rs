@@ -125,7 +125,7 @@ impl Problem {
             | P::CorruptTree { object, path, .. } => (Some(*object), path.clone()),
             _ => (None, None),
         };
-        // The names of the kinds are part of the JSON that `nono rollback verify` prints.
+        // The names of the kinds are part of the JSON that `nono verify` prints.
         let json = serde_json::to_value(problem).unwrap_or_default();
         let kind = json.get("kind").and_then(|kind| kind.as_str()).unwrap_or("unknown").to_owned();
         let (words, snapshot) = (problem.to_string(), problem.snapshot());

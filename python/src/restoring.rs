@@ -313,7 +313,7 @@ impl RestoreReport {
         self.copied.as_ref().map_or(0, |copied| copied.written_bytes)
     }
 
-    /// The report as JSON, as ``nono rollback restore --json`` prints it.
+    /// The report as JSON, as ``nono restore --json`` prints it.
     fn to_json(&self) -> PyResult<String> {
         let json = match &self.copied {
             Some(copied) => serde_json::to_string(copied),

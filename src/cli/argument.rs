@@ -12,7 +12,7 @@ use super::error::CliError;
 use super::offer::NONO;
 use super::past::{Past, name_damaged};
 use super::shell_word::shell_word;
-use nono_engine::history::{Damaged, Place, Version, forms_of, history_of, now_of};
+use nono_engine::history::{Damaged, Now, Place, Version, forms_of, history_of, now_of};
 use nono_engine::layout::LATEST;
 use nono_engine::object::Node;
 use nono_engine::path_text::Shown;
@@ -89,8 +89,8 @@ pub(super) fn is_there(path: &Path) -> bool {
 pub(super) enum Recorded {
     /// A version that differs from what is there now.
     Other(Box<Earlier>),
-    /// Nothing that differs.
-    Same,
+    /// Nothing that differs. With the recorded version that is there now, if one is.
+    Same(Option<Box<Earlier>>),
     /// No session holds the path.
     Nothing,
 }
@@ -123,10 +123,19 @@ impl Earlier {
             };
         };
         let now = now_of(&history, newest)?;
-        let Some(version) = history.newest_different(&now, &past.objects).cloned() else {
-            return Ok(Recorded::Same);
+        let different = history.newest_different(&now, &past.objects).cloned();
+        let same = match now {
+            Now::Version(index) => history.versions.get(index).cloned(),
+            Now::Gone | Now::Unrecorded { .. } => None,
         };
-        Ok(Recorded::Other(Box::new(Self { path: history.path, version, past, damaged })))
+        let path = history.path;
+        Ok(match (different, same) {
+            (Some(version), _) => Recorded::Other(Box::new(Self { path, version, past, damaged })),
+            (None, Some(version)) => {
+                Recorded::Same(Some(Box::new(Self { path, version, past, damaged })))
+            }
+            (None, None) => Recorded::Same(None),
+        })
     }
 
     /// As [`find`](Self::find), where a version is needed. `doubt`: why the path is no state.
@@ -148,7 +157,7 @@ impl Earlier {
                 }
                 None => not_held(typed),
             }),
-            Recorded::Same => {
+            Recorded::Same(_) => {
                 let message =
                     format!("no version of {path} that was recorded here differs from now");
                 let error = CliError::failed(message);
@@ -157,6 +166,21 @@ impl Earlier {
                     None => error,
                 })
             }
+        }
+    }
+
+    /// As [`require`](Self::require); where no version differs, the one that is there now.
+    ///
+    /// # Errors
+    /// As there, but for that.
+    pub(super) fn require_any(
+        typed: &Path,
+        doubt: Option<CatalogError>,
+        catalog: &Catalog,
+    ) -> Result<Self, CliError> {
+        match Self::find(typed, catalog)? {
+            Recorded::Same(Some(same)) => Ok(*same),
+            _ => Self::require(typed, doubt, catalog),
         }
     }
 
@@ -197,7 +221,7 @@ impl Earlier {
 pub(super) fn not_held(path: &Path) -> CliError {
     let path = Shown::path(path);
     CliError::failed(format!("no session holds {path}"))
-        .with_hint(format!("`{NONO} rollback show ID` says what a session left out"))
+        .with_hint(format!("`{NONO} show ID` says what a session left out"))
 }
 
 impl Past {

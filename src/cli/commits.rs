@@ -10,9 +10,9 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use gix_hash::ObjectId;
-use gix_object::{CommitRefIter, Find, Kind};
+use gix_object::{CommitRefIter, Find, Kind, TreeRefIter};
 
-use nono_engine::git::Oid;
+use nono_engine::git::{Oid, StagedFile};
 use nono_engine::sys;
 
 /// Maximum number of commits that are counted; then "more than" has to do.
@@ -68,6 +68,38 @@ fn find_missing(objects: &Path, commits: Vec<Oid>) -> Option<Vec<Oid>> {
         id.is_ok_and(|id| matches!(odb.try_find(&id, &mut Vec::new()), Ok(None)))
     };
     Some(commits.into_iter().filter(is_missing).collect())
+}
+
+/// The number of staged files that are in a commit as they are in the index; `None` without a sure
+/// answer.
+pub(super) fn as_committed(objects: &Path, commit: &Oid, staged: &[StagedFile]) -> Option<usize> {
+    let (objects, commit, staged) = (objects.to_owned(), commit.clone(), staged.to_vec());
+    patiently("looking at staged files", move || count_committed(&objects, &commit, &staged))
+}
+
+fn count_committed(objects: &Path, commit: &Oid, staged: &[StagedFile]) -> Option<usize> {
+    let odb = open(objects, commit)?;
+    let id = ObjectId::from_hex(commit.hex().as_bytes()).ok()?;
+    let mut buffer = Vec::new();
+    let data = odb.try_find(&id, &mut buffer).ok()??;
+    if data.kind != Kind::Commit {
+        return None;
+    }
+    let tree = CommitRefIter::from_bytes(data.data, data.object_hash).tree_id().ok()?;
+    let mut tree_buffer = Vec::new();
+    let data = odb.try_find(&tree, &mut tree_buffer).ok()??;
+    if data.kind != Kind::Tree {
+        return None;
+    }
+    let tree = TreeRefIter::from_bytes(data.data, data.object_hash);
+    let mut count = 0;
+    for file in staged {
+        let mut buffer = Vec::new();
+        let entry = tree.lookup_entry_by_path(&odb, &mut buffer, &file.path).ok()?;
+        let committed = entry.map(|entry| entry.oid.to_string());
+        count += usize::from(committed.as_deref() == file.object.as_ref().map(Oid::hex));
+    }
+    Some(count)
 }
 
 fn open(objects: &Path, like: &Oid) -> Option<gix_odb::Handle> {

@@ -115,6 +115,14 @@ fn with_completer(arg: Arg, words: &[&str]) -> Arg {
         ("push" | "pull", _, "REMOTE|ID") => remotes_or_sessions,
         #[cfg(feature = "mount")]
         ("umount", _, "DIR") => mounts,
+        #[cfg(feature = "mount")]
+        ("fork", _, "NAME") if words.len() == 2 => forks,
+        #[cfg(feature = "container")]
+        ("container", _, "CONTAINER" | "ID" | "ID[/N]" | "OLDER" | "NEWER")
+            if arg.get_id() != "run_id" =>
+        {
+            containers
+        }
         ("config", "set", "KEY") => keys,
         ("config", "set", "VALUE") => values,
         (_, "undo", "N") if matches!(arg.get_id().as_str(), "step" | "to_step") => steps,
@@ -221,17 +229,59 @@ fn sessions(current: &OsStr) -> Vec<CompletionCandidate> {
     for session in &known {
         let help = format!("{}  {}", relative_time(session.started, &now), command(session));
         offered.push((session.session_id.clone(), help));
+        if let Some(name) = session.label.as_ref().filter(|name| is_certain(&catalog, name)) {
+            offered.push((name.clone(), session.session_id.clone()));
+        }
         // Where a label names a snapshot, it is as good as its id.
-        let labels = session.labels.iter().filter(|label| {
-            let Ok(id) = label.label.parse::<SnapshotId>();
-            label.label.starts_with(current)
-                && catalog.find_snapshot_from(&id, Purpose::Looking).is_ok()
-        });
+        let labels = session
+            .labels
+            .iter()
+            .filter(|label| label.label.starts_with(current) && is_certain(&catalog, &label.label));
         let help = |number| format!("{}/{number}", session.session_id);
         offered.extend(labels.map(|label| (label.label.clone(), help(label.number))));
     }
     if !known.is_empty() {
         offered.push(("latest".to_owned(), "the last one".to_owned()));
+    }
+    candidates(offered, current)
+}
+
+/// Whether a name means one session or snapshot.
+fn is_certain(catalog: &Catalog, name: &str) -> bool {
+    let Ok(id) = name.parse::<SnapshotId>();
+    catalog.find_snapshot_from(&id, Purpose::Looking).is_ok()
+}
+
+/// Forks by name, with the state that each began with.
+#[cfg(feature = "mount")]
+fn forks(current: &OsStr) -> Vec<CompletionCandidate> {
+    let Some(catalog) = catalog() else { return Vec::new() };
+    let known = nono_engine::fork::Forks::new(catalog.root()).list().unwrap_or_default();
+    let known = known.into_iter().flatten();
+    let offered = known.map(|fork| (fork.name().to_owned(), fork.document().from.clone()));
+    candidates(offered.collect(), &current.to_string_lossy())
+}
+
+/// Containers with a history, by name; behind a `/`, the snapshots of one. No engine is asked: it
+/// may not answer.
+#[cfg(feature = "container")]
+fn containers(current: &OsStr) -> Vec<CompletionCandidate> {
+    let (Some(current), Some(catalog)) = (current.to_str(), catalog()) else { return Vec::new() };
+    let storage = nono_container::LocalStorage::new(catalog.root().to_owned());
+    let histories = nono_container::ContainerHistory::all(&storage).unwrap_or_default();
+    let mut offered = Vec::new();
+    for history in histories {
+        let name = history.container().name.clone();
+        for id in [name.clone(), history.id()] {
+            match current.strip_prefix(&id).is_some_and(|rest| rest.starts_with('/')) {
+                true => {
+                    let numbers = history.numbers().unwrap_or_default();
+                    offered.extend(numbers.iter().map(|n| (format!("{id}/{n}"), String::new())));
+                }
+                false if id == name => offered.push((id, history.id())),
+                false => offered.push((id, name.clone())),
+            }
+        }
     }
     candidates(offered, current)
 }

@@ -139,14 +139,13 @@ impl From<CatalogError> for CliError {
                 failed.with_hint(format!("did you mean {LATEST}?"))
             }
             CatalogError::NotFound { .. } => {
-                failed.with_hint(format!("`{NONO} rollback list --all` shows all sessions"))
+                failed.with_hint(format!("`{NONO} list --all` shows all sessions"))
             }
             CatalogError::Empty { .. } => {
                 failed.with_hint(format!("record one: {NONO} run COMMAND"))
             }
-            CatalogError::OnlyReceived { .. } => failed.with_hint(format!(
-                "only its id means a session of an archive: {NONO} rollback list --all"
-            )),
+            CatalogError::OnlyReceived { .. } => failed
+                .with_hint(format!("only its id means a session of an archive: {NONO} list --all")),
             CatalogError::NoneHere { elsewhere, moved: Some(moved), .. } => {
                 let hint = moved_hint(moved, &elsewhere.session_id);
                 failed.with_hint(hint)
@@ -156,7 +155,7 @@ impl From<CatalogError> for CliError {
                 let project = named_project(tracked_paths);
                 Self::failed(format!("{error} or a directory above it")).with_hint(format!(
                     "session {session_id} ({project}) came in an archive, so only its id means \
-                     it: {NONO} rollback show {session_id}"
+                     it: {NONO} show {session_id}"
                 ))
             }
             CatalogError::NoneHere { elsewhere, .. } => {
@@ -165,12 +164,11 @@ impl From<CatalogError> for CliError {
                 let project = named_project(tracked_paths);
                 Self::failed(format!("{error} or a directory above it")).with_hint(format!(
                     "the newest session elsewhere is {session_id} ({project}, {when}); its id \
-                     works from anywhere: {NONO} rollback show {session_id}"
+                     works from anywhere: {NONO} show {session_id}"
                 ))
             }
-            CatalogError::SeveralBelow { .. } => failed.with_hint(format!(
-                "go to one of them, or name a session by its id ({NONO} rollback list)"
-            )),
+            CatalogError::SeveralBelow { .. } => failed
+                .with_hint(format!("go to one of them, or name a session by its id ({NONO} list)")),
             CatalogError::Ambiguous { .. } => failed.with_hint("give more of the id"),
             CatalogError::AmbiguousLabel { label, candidates } => {
                 let now = Zoned::now();
@@ -188,17 +186,13 @@ impl From<CatalogError> for CliError {
             }
             CatalogError::LatestUnknown { session, source } => {
                 let mend = opening_command(source).map_or_else(
-                    || {
-                        format!(
-                            "`{NONO} rollback verify {session} --repair` says what can be mended"
-                        )
-                    },
+                    || format!("`{NONO} verify {session} --repair` says what can be mended"),
                     |opening| format!("{opening} gives this one back"),
                 );
-                failed.with_hint(format!("name a session by its id ({NONO} rollback list); {mend}"))
+                failed.with_hint(format!("name a session by its id ({NONO} list); {mend}"))
             }
             CatalogError::NoSnapshot { session, .. } => {
-                failed.with_hint(format!("`{NONO} rollback show {session}` lists its snapshots"))
+                failed.with_hint(format!("`{NONO} show {session}` lists its snapshots"))
             }
             _ => failed,
         }
@@ -231,8 +225,8 @@ pub(super) fn moved_hint(moved: &Moved, session: &str) -> String {
         _ => "to undo it, move it back, or copy".to_owned(),
     };
     format!(
-        "{to} was {from} when session {session} recorded it: {NONO} rollback show {session}; \
-         {back} its old state: {NONO} rollback restore {session} --to DIR"
+        "{to} was {from} when session {session} recorded it: {NONO} show {session}; \
+         {back} its old state: {NONO} restore {session} --to DIR"
     )
 }
 
@@ -261,15 +255,14 @@ impl From<SnapshotError> for CliError {
             SnapshotError::RestoreInterrupted { session } => {
                 let name = session.file_name().unwrap_or_default().to_string_lossy();
                 failed.with_hint(format!(
-                    "to finish it: {NONO} rollback resume {name}; to take it back: {NONO} rollback \
-                     resume {name} --abort"
+                    "to finish it: {NONO} resume {name}; to take it back: {NONO} resume {name} --abort"
                 ))
             }
             SnapshotError::Store(error) if error.is_damage() => {
-                failed.with_hint(format!("`{NONO} rollback verify --all` says what is damaged"))
+                failed.with_hint(format!("`{NONO} verify --all` says what is damaged"))
             }
             SnapshotError::Manifest(ManifestError::Corrupt { .. }) => {
-                failed.with_hint(format!("`{NONO} rollback verify` says what is damaged"))
+                failed.with_hint(format!("`{NONO} verify` says what is damaged"))
             }
             SnapshotError::Manifest(error) => match opening_command(error) {
                 Some(opening) => failed.with_hint(format!("{opening} gives it back")),
@@ -340,13 +333,13 @@ impl From<RestoreError> for CliError {
             }
             RestoreError::HalfDone { .. } | RestoreError::NotTakenBack { .. } => {
                 Self::failed(error.to_string()).with_hint(format!(
-                    "`{NONO} rollback resume` tries to finish it, `{NONO} rollback resume \
+                    "`{NONO} resume` tries to finish it, `{NONO} resume \
                          --abort` to take it back"
                 ))
             }
             RestoreError::StagingLeft { cause, .. } => {
                 Self::from(*cause).saying(message).with_hint(format!(
-                    "`{NONO} rollback resume --abort` clears it away, when that is possible again"
+                    "`{NONO} resume --abort` clears it away, when that is possible again"
                 ))
             }
             RestoreError::Cancelled | RestoreError::CopyCancelled { .. } => {
@@ -359,8 +352,8 @@ impl From<RestoreError> for CliError {
             ),
             RestoreError::DamagedJournal { .. } | RestoreError::ForeignJournal { .. } => {
                 Self::failed(error.to_string()).with_hint(format!(
-                    "`{NONO} rollback resume ID --discard` gives the journal up; `{NONO} \
-                         rollback show ID` lists the snapshots that a restore can bring back then"
+                    "`{NONO} resume ID --discard` gives the journal up; `{NONO} \
+                         show ID` lists the snapshots that a restore can bring back then"
                 ))
             }
             RestoreError::ProjectFull { .. } => {
@@ -376,7 +369,7 @@ impl From<RestoreError> for CliError {
             }
             RestoreError::Content { ref source, .. } if source.is_damage() => {
                 Self::failed(error.to_string())
-                    .with_hint(format!("`{NONO} rollback verify` says what else is damaged"))
+                    .with_hint(format!("`{NONO} verify` says what else is damaged"))
             }
             RestoreError::StepNotApart { ref session, .. } => {
                 let id = session.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -392,7 +385,7 @@ impl From<RestoreError> for CliError {
                 .leaving("nothing was changed")
                 .with_hint("the same command again begins with what is there now"),
             RestoreError::ParentMissing { .. } => Self::failed(message).with_hint(format!(
-                "put a copy of the state elsewhere: {NONO} rollback restore ID --to DIR"
+                "put a copy of the state elsewhere: {NONO} restore ID --to DIR"
             )),
             RestoreError::NoSuchPath { .. }
             | RestoreError::NotInSnapshot { .. }

@@ -112,19 +112,19 @@ fn need(command: &Command) -> Named {
         };
     };
     match command {
-        Rollback::List(_) => Named(Need::Reading, "rollback list"),
-        Rollback::Show(_) => Named(Need::Reading, "rollback show"),
-        Rollback::Review(_) => Named(Need::Reading, "rollback review"),
-        Rollback::Diff(_) => Named(Need::Reading, "rollback diff"),
-        Rollback::Find(_) => Named(Need::Reading, "rollback find"),
-        Rollback::Cat(_) => Named(Need::Reading, "rollback cat"),
-        Rollback::Restore(args) => Named(writing(args.writes_store()), "rollback restore"),
-        Rollback::Resume(_) => Named(Need::Writing, "rollback resume"),
-        Rollback::Verify(args) => Named(writing(args.writes_store()), "rollback verify"),
-        Rollback::Cleanup(args) => Named(writing(args.writes_store()), "rollback cleanup"),
-        Rollback::Pin(_) => Named(Need::Writing, "rollback pin"),
-        Rollback::Unpin(_) => Named(Need::Writing, "rollback unpin"),
-        Rollback::Usage(_) => Named(Need::Reading, "rollback usage"),
+        Rollback::List(_) => Named(Need::Reading, "list"),
+        Rollback::Show(_) => Named(Need::Reading, "show"),
+        Rollback::Review(_) => Named(Need::Reading, "review"),
+        Rollback::Diff(_) => Named(Need::Reading, "diff"),
+        Rollback::Find(_) => Named(Need::Reading, "find"),
+        Rollback::Cat(_) => Named(Need::Reading, "cat"),
+        Rollback::Restore(args) => Named(writing(args.writes_store()), "restore"),
+        Rollback::Resume(_) => Named(Need::Writing, "resume"),
+        Rollback::Verify(args) => Named(writing(args.writes_store()), "verify"),
+        Rollback::Cleanup(args) => Named(writing(args.writes_store()), "cleanup"),
+        Rollback::Pin(_) => Named(Need::Writing, "pin"),
+        Rollback::Unpin(_) => Named(Need::Writing, "unpin"),
+        Rollback::Usage(_) => Named(Need::Reading, "usage"),
     }
 }
 

@@ -167,7 +167,7 @@ impl<'a> Maker<'a> {
         match (self.place.kind, self.place.number) {
             (SnapshotKind::Safety, _) => "nono redo",
             (_, 0) => "nono undo",
-            _ => "nono rollback restore",
+            _ => "nono restore",
         }
     }
 }

@@ -83,7 +83,9 @@ fn render(program: &clap::Command, command: &clap::Command, words: &[&str]) -> i
         .manual("Manual of nono");
     man.render_title(&mut page)?;
     man.render_name_section(&mut page)?;
-    man.render_synopsis_section(&mut page)?;
+    let mut roff = Roff::new();
+    synopsis(&mut roff, command, words);
+    roff.to_writer(&mut page)?;
     man.render_description_section(&mut page)?;
     let mut roff = Roff::new();
     commands(&mut roff, program, command, words);
@@ -97,6 +99,68 @@ fn render(program: &clap::Command, command: &clap::Command, words: &[&str]) -> i
     see_also(&mut roff, program, command, words);
     roff.to_writer(&mut page)?;
     Ok(page)
+}
+
+/// The form of the command: its options with the names of their values, and its words. Options of
+/// every command stand in OPTIONS alone.
+fn synopsis(roff: &mut Roff, command: &clap::Command, words: &[&str]) {
+    roff.control("SH", ["SYNOPSIS"]);
+    let mut line = vec![bold([&[NONO], words].concat().join(" "))];
+    let is_own = |arg: &&clap::Arg| {
+        let is_help = matches!(arg.get_id().as_str(), "help" | "version");
+        !arg.is_hide_set() && !arg.is_global_set() && !is_help
+    };
+    let options = command.get_arguments().filter(is_own).filter(|arg| !arg.is_positional());
+    for arg in options {
+        line.push(roman(if arg.is_required_set() { " " } else { " [" }));
+        line.push(bold(match (arg.get_long(), arg.get_short()) {
+            (Some(long), _) => format!("--{long}"),
+            (None, short) => short.map(|short| format!("-{short}")).unwrap_or_default(),
+        }));
+        if arg.get_action().takes_values() {
+            line.push(roman(" "));
+            line.push(italic(value_name(arg)));
+        }
+        let end = if arg.is_required_set() { "" } else { "]" };
+        line.push(roman(format!("{end}{}", dots(arg))));
+    }
+    if words.is_empty() {
+        line.push(roman(" ["));
+        line.push(italic("OPTIONS"));
+        line.push(roman("]"));
+    }
+    for arg in command.get_positionals().filter(is_own) {
+        let begin = if arg.is_last_set() { " -- " } else { " " };
+        let (open, close) = if arg.is_required_set() { ("", "") } else { ("[", "]") };
+        line.push(roman(format!("{begin}{open}")));
+        line.push(italic(value_name(arg)));
+        line.push(roman(format!("{close}{}", dots(arg))));
+    }
+    let mut inner = command.get_subcommands().filter(|inner| has_page(inner));
+    if words != ["undo"] && inner.next().is_some() {
+        line.push(roman(" "));
+        line.push(italic("COMMAND"));
+    }
+    // A broken option is no option.
+    roff.control("nh", []);
+    roff.text(line);
+    roff.control("hy", []);
+}
+
+/// The name of the value of an argument, as the help has it.
+fn value_name(arg: &clap::Arg) -> String {
+    let names = arg.get_value_names().unwrap_or_default();
+    if names.is_empty() { arg.get_id().as_str().to_uppercase() } else { names.join(" ") }
+}
+
+/// Behind an argument that may come several times.
+fn dots(arg: &clap::Arg) -> &'static str {
+    let is_list = arg.get_num_args().is_some_and(|count| count.max_values() > 1);
+    match arg.get_action() {
+        clap::ArgAction::Append => "...",
+        _ if is_list => "...",
+        _ => "",
+    }
 }
 
 /// A heading, and paragraphs with a tag each.

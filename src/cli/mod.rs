@@ -32,6 +32,7 @@ mod launch;
 pub(crate) mod looking;
 mod maker;
 mod manual;
+mod meant;
 mod metrics;
 mod offer;
 mod output;
@@ -110,6 +111,7 @@ fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
                 return ExitCode::SUCCESS;
             }
             // A closed stdout is no reason to complain.
+            let error = meant::with_fitting_tip(error, &given, &groups::program());
             let _ = without_controls(error, &given).print();
             return ExitCode::from(if is_help { 0 } else { 2 });
         }

@@ -103,7 +103,7 @@ pub(super) fn compared(
 /// Names what could not be asked. Whether there was nothing to name.
 pub(super) fn name_damaged(damaged: &[Damaged], context: &Context) -> bool {
     for Damaged { session_id, error } in damaged {
-        context.warn(format_args!("{error} ({NONO} rollback verify {session_id})"));
+        context.warn(format_args!("{error} ({NONO} verify {session_id})"));
     }
     damaged.is_empty()
 }

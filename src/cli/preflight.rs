@@ -166,7 +166,7 @@ pub(super) fn report(
     if counted > 0 {
         let paths = if counted == 1 { "path is" } else { "paths are" };
         context.say(format_args!(
-            "{counted} {paths} left out by rules ({NONO} rollback show {id}; --rollback-all \
+            "{counted} {paths} left out by rules ({NONO} show {id}; --rollback-all \
              keeps all)"
         ));
     }

@@ -19,6 +19,7 @@ use super::context::Context;
 use super::error::CliError;
 use super::render::byte_size;
 use crate::config::Settings;
+use nono_engine::counted::counted;
 use nono_engine::gc::{
     CleanupOptions, CleanupPlan, StorageUsage, guess_usage, measure_usage, note_floor,
     pack_long_files, remove_snapshots, withdraw,
@@ -289,7 +290,10 @@ fn pick(listed: &[Listed], expired: &[Expired]) -> Vec<SessionDir> {
 pub(super) fn describe(reason: Expiry, settings: &Settings) -> String {
     match reason {
         Expiry::Unbegun => "killed before its first snapshot".to_owned(),
-        Expiry::TooOld => format!("older than {} days (max_age_days)", settings.max_age_days.value),
+        Expiry::TooOld => {
+            let days = counted(settings.max_age_days.value, "day", "days");
+            format!("older than {days} (max_age_days)")
+        }
         Expiry::TooMany => {
             format!("its project has more than {} (max_sessions)", settings.max_sessions.value)
         }

@@ -97,7 +97,7 @@ fn of(sessions: &[SessionDir], when: &When, context: &Context) -> Result<Meant, 
     if !name_damaged(&damaged, context) {
         let message = "a session that cannot be read may hold the state that is meant";
         return Err(CliError::failed(message)
-            .with_hint(format!("name the snapshot: {NONO} rollback show ID lists them")));
+            .with_hint(format!("name the snapshot: {NONO} show ID lists them")));
     }
     let at = exact(when.end());
     let state = found.map_err(|first| match first {

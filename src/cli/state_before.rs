@@ -3,7 +3,7 @@
 //!
 //! A hint is a fact that was just looked at. Looked at are the session, its list, the snapshot's
 //! manifest, which has to be the listed one, and its root tree, by their paths, as a restore finds
-//! them. Contents are not read: that is what `nono rollback verify` is for.
+//! them. Contents are not read: that is what `nono verify` is for.
 
 use super::error::CliError;
 use crate::cli::offer::NONO;
@@ -20,8 +20,7 @@ pub(super) fn hint(session: &SessionDir) -> String {
     let id = session.id();
     match is_there(session, 0) {
         Ok(()) => format!(
-            "the state before is recorded (its contents were not read again): {NONO} rollback \
-             restore {id}"
+            "the state before is recorded (its contents were not read again): {NONO} restore {id}"
         ),
         Err(error) => {
             format!("the state before cannot be restored now: {}", CliError::from(error))
@@ -33,7 +32,7 @@ pub(super) fn hint(session: &SessionDir) -> String {
 pub(super) fn hint_when_not_durable(session: &SessionDir) -> String {
     let id = session.id();
     match session.metadata() {
-        Ok(_) => format!("`{NONO} rollback verify {id}` looks for all of it again"),
+        Ok(_) => format!("`{NONO} verify {id}` looks for all of it again"),
         Err(error) => {
             format!("the state before cannot be restored now: {}", CliError::from(error))
         }

@@ -81,7 +81,7 @@ impl Unrecorded {
         if self.left.len() > named {
             let more = self.left.len() - named;
             context.warn(format_args!(
-                "new and not captured: {more} more ({NONO} rollback restore {id} --dry-run names \
+                "new and not captured: {more} more ({NONO} restore {id} --dry-run names \
                  all)"
             ));
         }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::pages::{PAGE_BYTES, Window, answer, page, position};
 use super::workspace::is_in_git;
 use super::{Answer, ToolError, Workspace};
+use nono_engine::counted::counted;
 use nono_engine::diff::{EntryState, Lookup};
 use nono_engine::history::{Found, Objects, find};
 use nono_engine::object::{Node, TreeEntry};
@@ -74,7 +75,7 @@ impl Workspace {
                 } else if is_in_git(bytes) {
                     Some("it belongs to git")
                 } else if size > MAX_FILE_BYTES {
-                    Some("it is long; `nono rollback cat` prints it")
+                    Some("it is long; `nono cat` prints it")
                 } else {
                     None
                 };
@@ -178,11 +179,13 @@ impl Workspace {
             }));
         }
         let mut head = format!(
-            "{count} paths match in {} sessions; each with the newest state that has it.",
-            sessions.len()
+            "{} in {}; each with the newest state that has it.",
+            counted(count, "path matches", "paths match"),
+            counted(sessions.len(), "session", "sessions")
         );
         if !damaged.is_empty() {
-            head.push_str(&format!(" {} sessions could not be searched.", damaged.len()));
+            let unread = counted(damaged.len(), "session", "sessions");
+            head.push_str(&format!(" {unread} could not be searched."));
         }
         let data = json!({
             "match_count": count, "matches": listed, "damaged_session_count": damaged.len(),

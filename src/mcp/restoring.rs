@@ -127,7 +127,7 @@ impl Workspace {
         if !self.policy.may_restore {
             return Err(ToolError::Refused(
                 "restores by agents are switched off here (mcp_restore); ask the user to run \
-                 `nono rollback restore`"
+                 `nono restore`"
                     .to_owned(),
             ));
         }

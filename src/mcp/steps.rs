@@ -7,6 +7,7 @@ use super::pages::{answer, cursor, fitting, most_items, position};
 use super::workspace::cut;
 use super::{Answer, ToolError, Workspace};
 use crate::cli::render::{Palette, summary_line};
+use nono_engine::counted::counted;
 use nono_engine::diff::ChangeSummary;
 use nono_engine::path_text::Shown;
 use nono_engine::session::{SessionSummary, steps_of};
@@ -80,9 +81,10 @@ impl Workspace {
         let next = next.map(cursor);
         let id = session.id();
         let head = format!(
-            "Session {id} of {}: {count} states, newest first. A state is named by its id, or by \
+            "Session {id} of {}: {}, newest first. A state is named by its id, or by \
              its number alone.",
-            Shown::path(&self.project)
+            Shown::path(&self.project),
+            counted(count, "state", "states")
         );
         let recorded: String = listed.iter().map(Listed::line).collect();
         let others: Vec<_> = all.iter().filter(|other| other.session_id != id).collect();

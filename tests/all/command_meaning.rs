@@ -143,7 +143,7 @@ fn undo_with_an_id_takes_back_what_that_session_did() {
     fixture.record("echo 1 > one").success();
     let first = fixture.latest();
     fixture.record("echo 1 > two; touch new").success();
-    fixture.nono(&["undo", &format!("{first}/0"), "--yes"]).fails(2, "rollback restore");
+    fixture.nono(&["undo", &format!("{first}/0"), "--yes"]).fails(2, "nono restore");
     fixture.nono(&["undo", &first, "--yes"]).success();
     assert_eq!(text(&fixture, "one").unwrap(), "0");
     assert_eq!(text(&fixture, "two").unwrap(), "1\n");

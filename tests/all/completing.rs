@@ -23,7 +23,7 @@ fn search_path(fixture: &Fixture) -> String {
 }
 
 /// The candidates of bash for a line that is being typed, one a line.
-fn offered(fixture: &Fixture, line: &[&str]) -> Vec<String> {
+pub fn offered(fixture: &Fixture, line: &[&str]) -> Vec<String> {
     let words: Vec<String> = line.iter().map(|word| format!("'{word}'")).collect();
     // As readline calls it: the command, the word, the word before.
     let script = format!(
@@ -302,6 +302,23 @@ fn commands_and_settings_are_completed_in_bash_fish_and_zsh() {
         }
         if name != "bash" {
             terminal.wait_for("Bring paths back to a snapshot");
+        }
+    }
+}
+
+#[test]
+fn names_of_sessions_and_of_forks_are_offered() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1\n");
+    fixture.nono(&["run", "-m", "the big refactor", "sh", "-c", "echo 2 > a"]).success();
+    assert_eq!(offered(&fixture, &["nono", "show", "the"]), [r"the\ big\ refactor"]);
+    // A name that two sessions have means none of them.
+    fixture.nono(&["run", "-m", "the big refactor", "sh", "-c", "echo 3 > a"]).success();
+    assert_eq!(offered(&fixture, &["nono", "show", "the"]), [""; 0]);
+    if crate::forks::has_forks(&fixture) {
+        fixture.nono(&["fork", "attempt"]).success();
+        for command in ["show", "enter", "merge", "discard", "diff"] {
+            assert_eq!(offered(&fixture, &["nono", "fork", command, "att"]), ["attempt"]);
         }
     }
 }

@@ -44,7 +44,7 @@ fn the_doctor_names_what_is_wrong_and_what_mends_it() {
     let manifest = fixture.session().join("manifest.json");
     fs::write(&manifest, "{").unwrap();
     assert_eq!(of("sessions")["ok"], false);
-    assert!(of("sessions")["mend"].as_str().unwrap().starts_with("nono rollback verify "));
+    assert!(of("sessions")["mend"].as_str().unwrap().starts_with("nono verify "));
     fixture.nono(&["doctor"]).fails(1, "");
 }
 
@@ -70,9 +70,7 @@ fn the_doctor_finds_interrupted_sessions_and_restores() {
     assert_eq!(findings("restores").len(), 0);
     fs::write(fixture.session().join("restore.journal"), "half").unwrap();
     let restores = findings("restores");
-    assert!(
-        restores[0]["mend"].as_str().unwrap().starts_with(&format!("nono rollback resume {id}"))
-    );
+    assert!(restores[0]["mend"].as_str().unwrap().starts_with(&format!("nono resume {id}")));
 }
 
 #[test]

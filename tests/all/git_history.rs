@@ -441,7 +441,8 @@ fn what_git_wrote_is_one_line_in_every_list() {
     assert!(!show.says(".git/"), "{}", show.stdout);
     let patch = repository.fixture.nono(&["rollback", "show", "--diff", &session]).success();
     assert!(!patch.stdout.contains(".git") && patch.stdout.contains("new"), "{}", patch.stdout);
-    assert!(patch.stderr.contains(".git (--json names it)"), "{}", patch.stderr);
+    let said = "not shown: .git: 1 commit (--json names its files)";
+    assert!(patch.stderr.contains(said), "{}", patch.stderr);
     // Programs get every path.
     let report =
         repository.fixture.nono(&["rollback", "show", "--json", &session]).success().json();
@@ -1018,4 +1019,79 @@ fn what_a_session_did_in_a_repository_is_said_in_words_wherever_it_is_listed() {
             assert!(said.contains(words), "{script}, {command:?}: {said}");
         }
     }
+}
+
+/// The lines of `nono status` about what is different now.
+fn different_now(repository: &Repository) -> String {
+    let status = repository.fixture.nono(&["status"]).success().stdout;
+    let (_, different) = status.split_once("different now from snapshot ").unwrap();
+    different.split_once(':').unwrap().1.trim().to_owned()
+}
+
+#[test]
+fn the_work_in_a_repository_is_told_in_words_wherever_it_is_told() {
+    let repository = Repository::new();
+    let Repository { fixture, .. } = &repository;
+    fixture.record("echo four > four; git add four; git commit -qam four").success();
+    assert_eq!(different_now(&repository), "nothing");
+    // Commits that an undo kept.
+    fixture.nono(&["undo", "--yes", "--keep-commits"]).success();
+    let kept = different_now(&repository);
+    assert!(kept.contains(".git: 1 commit") && !kept.contains("changes"), "{kept}");
+    fixture.nono(&["redo"]).success();
+    // What a mere look writes.
+    fixture.nono(&["undo", "--yes"]).success();
+    let mut status = Command::new("git");
+    status.args(["status"]).current_dir(fixture.project()).env("HOME", fixture.path("home"));
+    assert!(status.output().unwrap().status.success());
+    assert_eq!(different_now(&repository), "nothing");
+    fixture.nono(&["redo"]).success();
+    // Staged and unstaged files.
+    fixture.write("one", "1");
+    fixture.write("two", "2");
+    repository.git(&["add", "one", "two"]);
+    assert!(different_now(&repository).ends_with("+2 files, .git: 2 files staged"));
+    let run = fixture.record("git reset -q one").success();
+    assert!(run.says(".git: 1 file unstaged"), "{}", run.stderr);
+    assert!(fixture.nono(&["list"]).success().stdout.contains(".git: 1 file unstaged"));
+    // Settings, hooks, and an operation that is under way.
+    repository.git(&["config", "user.name", "B"]);
+    fixture.write(".git/hooks/post-commit", "#!/bin/sh\n");
+    let told = different_now(&repository);
+    assert!(told.contains(".git: settings changed, hooks changed"), "{told}");
+    let run = fixture.record("git gc -q --prune=now").success();
+    assert!(run.says(".git: only git's own files"), "{}", run.stderr);
+    let objects =
+        "find .git/objects -name '*.pack' -delete; find .git/objects -name '*.idx' -delete";
+    let run = fixture.record(objects).success();
+    assert!(run.says("object files are gone"), "{}", run.stderr);
+}
+
+#[test]
+fn a_removed_repository_is_named_with_its_branches_and_comes_back_by_its_path() {
+    let repository = Repository::new();
+    let Repository { fixture, .. } = &repository;
+    fixture.record("git commit -qam four").success();
+    let before = repository.told();
+    fs::remove_dir_all(fixture.project().join(".git")).unwrap();
+    let gone = "gone (main, feature, tag v1)";
+    assert_eq!(different_now(&repository), format!("~ repository  .git: {gone}"));
+    let diff = fixture.nono(&["diff", "latest/1", "now"]).success();
+    assert!(diff.says(&format!("not shown: .git: {gone} (--json")), "{}", diff.stderr);
+    // An undo of the session would be about something else.
+    let refused = fixture.nono(&["undo", "--yes"]).fails(1, "the repository was removed after");
+    assert!(refused.says("main at "), "{}", refused.stderr);
+    // Nothing is there that could be overwritten.
+    let restored = fixture.nono(&["restore", "--yes", ".git"]).success();
+    assert!(restored.says("the repository is back (main at "), "{}", restored.stderr);
+    assert_eq!(repository.told(), before);
+    fixture.nono(&["redo"]).success();
+    assert!(!fixture.project().join(".git").exists());
+    // A directory that is gone comes back in the same way.
+    fixture.write("dir/a", "1");
+    fixture.record("true").success();
+    fixture.nono(&["snapshot"]).success();
+    fs::remove_dir_all(fixture.project().join("dir")).unwrap();
+    fixture.nono(&["restore", "--yes", "dir"]).success();
+    assert_eq!(fs::read_to_string(fixture.project().join("dir/a")).unwrap(), "1");
 }

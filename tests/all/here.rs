@@ -144,7 +144,7 @@ fn where_nothing_is_recorded_the_newest_session_elsewhere_is_named() {
         &["snapshot", "--session", "latest"],
     ] {
         let refused = projects.nono("q3", arguments).fails(1, "no session has recorded");
-        for named in [second.as_str(), "~/dev/q2", "nono rollback show"] {
+        for named in [second.as_str(), "~/dev/q2", "nono show"] {
             assert!(refused.says(named), "{arguments:?}: {}", refused.stderr);
         }
     }
@@ -412,7 +412,7 @@ fn a_project_that_was_moved_is_named_with_its_old_place_and_a_copy_of_it_is_not(
             &["log"],
         ] {
             let refused = projects.nono(dir, arguments).fails(1, &back);
-            assert!(refused.says(&format!("nono rollback show {id}")), "{}", refused.stderr);
+            assert!(refused.says(&format!("nono show {id}")), "{}", refused.stderr);
         }
         assert!(projects.nono(dir, &["status"]).success().says(&back));
         let status = projects.nono(dir, &["status", "--json"]).success().json();

@@ -41,6 +41,22 @@ fn a_command_that_fails_by_itself_is_followed_by_no_guess() {
 }
 
 #[test]
+fn a_command_in_quotes_is_told_to_be_one_word() {
+    let fixture = Fixture::new();
+    fixture.write("x", "1");
+    for walls in [&[][..], &["--no-sandbox"]] {
+        let run = |word: &str| fixture.nono(&[&["run", "--no-rollback"], walls, &[word]].concat());
+        let told = run("rm -rf x").fails(127, "the quotes make the command one word");
+        assert!(told.says("nono run rm -rf x, or: nono run sh -c 'rm -rf x'"), "{}", told.stderr);
+        let missing = run("nosuchcommand").fails(127, "no such command");
+        assert!(!missing.says("one word"), "{}", missing.stderr);
+    }
+    // The offered command is the one that was meant.
+    fixture.nono(&["run", "sh", "-c", "rm -rf x"]).success();
+    assert!(!fixture.project().join("x").exists());
+}
+
+#[test]
 fn a_missing_command_is_missing_whatever_directories_of_path_are_closed() {
     let fixture = Fixture::ordinary_user();
     let (closed, open) = (fixture.path("closed"), fixture.path("open"));
@@ -107,7 +123,7 @@ const PUBLISHED: &str = "n=0; while ! grep -q '\"snapshot_count\": 1' \
 
 /// A restore is said to be possible only where it is.
 fn assert_no_restore_is_offered(said: &Finished) {
-    assert!(!said.stderr.contains("nono rollback restore"), "{}", said.stderr);
+    assert!(!said.stderr.contains("nono restore"), "{}", said.stderr);
     assert!(!said.stderr.contains("is safe"), "{}", said.stderr);
     assert!(said.stderr.contains("cannot be restored now: "), "{}", said.stderr);
 }
@@ -154,7 +170,7 @@ fn a_restore_that_is_offered_after_a_failure_works() {
     let Some(disk) = SmallDisk::mount(&fixture.path("home/.nono"), 512) else { return };
     fixture.write("a", "1");
     let said = record_unwalled(&fixture, "head -c 2000000 /dev/urandom > b").fails(1, "pace");
-    let offered = said.stderr.lines().find_map(|line| line.split_once("nono rollback restore "));
+    let offered = said.stderr.lines().find_map(|line| line.split_once("nono restore "));
     let (_, id) = offered.unwrap_or_else(|| panic!("{}", said.stderr));
     // The contents were not read, and no line says that they were.
     assert!(said.stderr.contains("not read"), "{}", said.stderr);
@@ -247,7 +263,9 @@ fn every_offered_command_names_the_store_that_a_flag_named() {
                 let is_column = words[0] == "log" && line[..at].ends_with("  ");
                 let needs_store = is_word && !is_column && NEED_A_STORE.contains(&next);
                 assert!(!needs_store, "{words:?}: {line}");
-                offered += usize::from(rest.starts_with(&format!("--root '{store}'")));
+                let named = rest.strip_prefix(&format!("--root '{store}' "));
+                assert!(!named.is_some_and(|it| it.starts_with("rollback")), "{words:?}: {line}");
+                offered += usize::from(named.is_some());
             }
         }
     }

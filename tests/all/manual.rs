@@ -40,6 +40,32 @@ fn headings(text: &str) -> Vec<&str> {
 }
 
 #[test]
+fn a_synopsis_names_the_values_of_options_and_no_option_of_every_command() {
+    let fixture = Fixture::new();
+    let Some(dir) = installed(&fixture) else { return };
+    let synopsis = |name: &str| {
+        let text = shown(&dir.join(format!("{name}.1"))).stdout;
+        let (_, rest) = text.split_once("SYNOPSIS\n").unwrap();
+        let (synopsis, _) = rest.split_once("\n\n").unwrap();
+        synopsis.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let restore = synopsis("nono-restore");
+    for part in ["nono restore", "[--exclude PATH]...", "[--snapshot N]", "[--to DIR]", "[--force]"]
+    {
+        assert!(restore.contains(part), "{part}: {restore}");
+    }
+    assert!(restore.ends_with("[ID[/N] | PATH] [PATH]..."), "{restore}");
+    assert!(!restore.contains("--quiet") && !restore.contains("--help"), "{restore}");
+    let run = synopsis("nono-run");
+    assert!(run.contains("[--allow DIR]...") && run.ends_with("CMD..."), "{run}");
+    assert!(
+        synopsis("nono-remote").ends_with("nono remote COMMAND"),
+        "{}",
+        synopsis("nono-remote")
+    );
+}
+
+#[test]
 fn each_page_is_read_by_man_without_a_warning_and_has_its_sections() {
     let fixture = Fixture::new();
     let Some(dir) = installed(&fixture) else { return };

@@ -44,8 +44,9 @@ fn a_path_alone_is_printed_shown_and_compared() {
         assert!(line.is_err() || patch.contains(&line.unwrap()), "{path}: {patch}");
     }
     // A path that is as in all of its versions.
+    assert!(!fixture.nono(&["cat", "still"]).success().stdout.is_empty());
     fixture
-        .nono(&["cat", "still"])
+        .nono(&["restore", "still"])
         .fails(1, "no version of still that was recorded here differs from now");
     assert_eq!(fixture.nono(&["diff", "still"]).success().stdout, "");
     // All that the last session did with a file that it made.
@@ -142,7 +143,7 @@ fn no_version_of_an_archive_is_meant_and_none_is_passed_over_in_silence() {
     }
     fs::write(fixture.session().join("manifest.json"), "{").unwrap();
     fixture.write("a", "4\n");
-    let printed = fixture.nono(&["cat", "a"]).fails(1, "rollback verify");
+    let printed = fixture.nono(&["cat", "a"]).fails(1, "nono verify");
     assert_eq!(printed.stdout, "2\n");
     fixture.nono(&["restore", "a"]).fails(1, "a session that cannot be read may hold a newer");
     assert_eq!(fs::read(fixture.project().join("a")).unwrap(), b"4\n");

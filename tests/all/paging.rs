@@ -53,7 +53,7 @@ fn ends(terminal: &Terminal, line: &str, code: u8) {
 fn less_shows_what_is_long_and_lets_go_of_it() {
     let fixture = long();
     let terminal = shell(&fixture, "-u NONO_PAGER -u PAGER -u LESS");
-    terminal.line(&format!("{NONO} rollback diff; echo \"ended with\" $?"));
+    terminal.line(&format!("{NONO} diff; echo \"ended with\" $?"));
     // The pager belongs to our job, which goes by our name.
     terminal.wait_for_program("nono");
     terminal.wait_for("+10");
@@ -93,7 +93,7 @@ fn the_pager_is_the_one_that_is_named_and_gets_colours() {
     let named = pager(&fixture, &format!("cat > {}; echo \"LESS=$LESS\" >> {0}", seen.display()));
     let other = "PAGER=false";
     let terminal = shell(&fixture, &format!("-u LESS {other} NONO_PAGER={named}"));
-    ends(&terminal, &format!("{NONO} rollback diff"), 0);
+    ends(&terminal, &format!("{NONO} diff"), 0);
     let text = fs::read_to_string(&seen).unwrap();
     assert!(text.contains("\x1b[32m+500\x1b[0m"), "{text}");
     assert!(text.ends_with("LESS=FRX\n"));
@@ -104,11 +104,11 @@ fn the_pager_is_the_one_that_is_named_and_gets_colours() {
         assert!(!seen.exists(), "{quiet}");
     }
     clear(&terminal);
-    ends(&terminal, &format!("NONO_PAGER=cat {NONO} rollback diff"), 0);
+    ends(&terminal, &format!("NONO_PAGER=cat {NONO} diff"), 0);
     assert!(!seen.exists());
     assert!(terminal.screen().contains("+500"));
     clear(&terminal);
-    ends(&terminal, &format!("NONO_PAGER= {NONO} rollback diff"), 0);
+    ends(&terminal, &format!("NONO_PAGER= {NONO} diff"), 0);
     assert!(terminal.screen().contains("+500"));
 }
 
@@ -116,16 +116,16 @@ fn the_pager_is_the_one_that_is_named_and_gets_colours() {
 fn a_pager_that_is_missing_or_ends_early_is_no_failure() {
     let fixture = long();
     let terminal = shell(&fixture, "NONO_PAGER=nowhere-to-be-found");
-    ends(&terminal, &format!("{NONO} rollback diff"), 0);
+    ends(&terminal, &format!("{NONO} diff"), 0);
     assert!(terminal.screen().contains("+500"));
     assert!(!terminal.screen().contains("nowhere"), "{}", terminal.screen());
     clear(&terminal);
-    ends(&terminal, &format!("NONO_PAGER=true {NONO} rollback diff"), 0);
+    ends(&terminal, &format!("NONO_PAGER=true {NONO} diff"), 0);
     assert!(!terminal.screen().contains("error"), "{}", terminal.screen());
     clear(&terminal);
     // Only a shell finds out that there is none.
-    ends(&terminal, &format!("NONO_PAGER='nowhere | cat' {NONO} rollback diff"), 0);
-    ends(&terminal, &format!("NONO_PAGER='(nowhere)' {NONO} rollback diff"), 1);
+    ends(&terminal, &format!("NONO_PAGER='nowhere | cat' {NONO} diff"), 0);
+    ends(&terminal, &format!("NONO_PAGER='(nowhere)' {NONO} diff"), 1);
     terminal.wait_for("cannot run the pager");
 }
 
@@ -135,7 +135,7 @@ fn ctrl_c_ends_a_pager_that_does_not_take_it_and_the_shell_goes_on() {
     let started = fixture.path("started");
     let named = pager(&fixture, &format!("touch {}; exec sleep 600", started.display()));
     let terminal = shell(&fixture, &format!("NONO_PAGER={named}"));
-    terminal.line(&format!("{NONO} rollback diff"));
+    terminal.line(&format!("{NONO} diff"));
     eventually("the pager does not start", || started.exists());
     terminal.keys(&["C-c"]);
     terminal.wait_for_program("bash");
@@ -147,7 +147,7 @@ fn ctrl_c_ends_a_pager_that_does_not_take_it_and_the_shell_goes_on() {
 fn ctrl_z_stops_the_pager_and_fg_comes_back_to_it() {
     let fixture = long();
     let terminal = shell(&fixture, "-u NONO_PAGER -u PAGER -u LESS");
-    terminal.line(&format!("{NONO} rollback diff; echo \"ended with\" $?"));
+    terminal.line(&format!("{NONO} diff; echo \"ended with\" $?"));
     // The pager belongs to our job, which goes by our name.
     terminal.wait_for_program("nono");
     terminal.wait_for("+10");
@@ -170,7 +170,7 @@ fn a_wide_terminal_shows_the_difference_beside_the_review() {
     fixture.record("echo after > a; printf 'new\\tone\\n' > b; seq 100000 > long").success();
     let terminal = shell(&fixture, "");
     terminal.tmux(&["resize-window", "-x", "120", "-y", "24"]);
-    terminal.line(&format!("{NONO} rollback review"));
+    terminal.line(&format!("{NONO} review"));
     terminal.wait_for("Enter keep everything");
     terminal.wait_for("│ -before");
     terminal.wait_for("│ +after");

@@ -1,4 +1,4 @@
-//! `nono rollback verify --repair`: damaged objects are kept aside, existing copies are put back,
+//! `nono verify --repair`: damaged objects are kept aside, existing copies are put back,
 //! and losses are named.
 
 use std::fs;

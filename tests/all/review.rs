@@ -94,7 +94,7 @@ fn the_review_names_the_step_that_changed_the_path_at_the_cursor_last() {
     agent.shell("echo 2 > changed");
     agent.end();
     let terminal = shell(&fixture, "");
-    terminal.line(&format!("{NONO} rollback review latest"));
+    terminal.line(&format!("{NONO} review latest"));
     terminal.wait_for("step 3 · Bash · echo 2 > changed");
     terminal.keys(&["Down"]);
     terminal.wait_for("step 2 · Bash · rm deleted");
@@ -115,7 +115,7 @@ fn the_review_of_an_agents_session_spares_what_the_user_edited() {
     agent.shell("rm deleted");
     agent.end();
     let terminal = shell(&fixture, "");
-    terminal.line(&format!("{NONO} rollback review latest"));
+    terminal.line(&format!("{NONO} review latest"));
     terminal.wait_for("mine");
     terminal.keys(&["R"]);
     terminal.wait_for("[y/N]");
@@ -276,7 +276,7 @@ fn the_usual_pager_and_none_at_all_work_too() {
     end(&terminal, &["q"]);
     terminal.line("export PAGER=cat");
     terminal.line("clear");
-    terminal.line(&format!("{NONO} rollback review"));
+    terminal.line(&format!("{NONO} review"));
     terminal.wait_for("Enter keep everything");
     terminal.keys(&["d"]);
     terminal.wait_for("Enter goes back");
@@ -285,13 +285,13 @@ fn the_usual_pager_and_none_at_all_work_too() {
     end(&terminal, &["q"]);
     terminal.line("export PAGER=nono-no-such-pager");
     terminal.line("clear");
-    terminal.line(&format!("{NONO} rollback review"));
+    terminal.line(&format!("{NONO} review"));
     terminal.wait_for("Enter keep everything");
     terminal.keys(&["d"]);
     terminal.wait_for("cannot run the pager");
     end(&terminal, &["q"]);
     terminal.line("clear");
-    terminal.line(&format!("NONO_FAIL_POINT=name=pager:EAGAIN {NONO} rollback review"));
+    terminal.line(&format!("NONO_FAIL_POINT=name=pager:EAGAIN {NONO} review"));
     terminal.wait_for("Enter keep everything");
     terminal.keys(&["d"]);
     terminal.wait_for("cannot start a thread for pager");

@@ -481,7 +481,7 @@ fn latest_is_no_older_session_because_the_newest_cannot_be_read() {
         ] {
             let failed =
                 fixture.nono(arguments).fails(1, &format!("session {id} may be the latest"));
-            let hint = format!("nono rollback verify {id} --repair");
+            let hint = format!("nono verify {id} --repair");
             assert!(failed.stderr.contains(&hint), "{}", failed.stderr);
         }
         assert_eq!(fs::read_to_string(fixture.project().join("f")).unwrap(), "three");

@@ -333,7 +333,7 @@ fn what_is_said_of_the_state_before_is_true_when_its_flush_fails() {
     let run = record("+:EIO", &|| {}).fails(1, "not safely on the disk");
     assert!(!run.stderr.contains("is safe:"), "{}", run.stderr);
     let id = fixture.latest();
-    assert!(run.stderr.contains(&format!("`nono rollback verify {id}`")), "{}", run.stderr);
+    assert!(run.stderr.contains(&format!("`nono verify {id}`")), "{}", run.stderr);
     fixture.nono(&["rollback", "verify", &id]).success();
     restored();
     // An object is gone with it.

@@ -182,5 +182,5 @@ fn that_no_thread_draws_progress_is_in_the_way_of_nothing() {
         &format!("sh -c '{point} {program} snapshot; echo ended with $?; exec cat'"),
     );
     terminal.wait_for("ended with 0");
-    terminal.wait_for("1 files");
+    terminal.wait_for("1 file");
 }

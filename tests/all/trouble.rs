@@ -279,8 +279,7 @@ fn few_open_files_and_a_running_program_are_no_obstacle() {
     fixture.write("other/dir/file", "2");
     let mut running = Command::new(&program).stdin(Stdio::piped()).spawn().unwrap();
     let nono = fixture.command(&[]).get_program().to_owned();
-    let script =
-        format!("ulimit -n 32; exec {} rollback restore latest --yes", nono.to_str().unwrap());
+    let script = format!("ulimit -n 32; exec {} restore latest --yes", nono.to_str().unwrap());
     let mut shell = Command::new("sh");
     shell.args(["-c", &script]).current_dir(fixture.project());
     shell.env("HOME", fixture.path("home"));

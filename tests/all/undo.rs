@@ -133,7 +133,7 @@ fn a_new_run_clears_the_redo_and_names_the_way_back() {
     projects.nono("q1", &["undo", "--yes"]).success();
     let third = projects.record("q1", "echo 3 > three");
     let refused = projects.nono("q1", &["redo"]).fails(1, &format!("session {third} came after"));
-    assert!(refused.says(&format!("nono rollback restore {second}/2")), "{}", refused.stderr);
+    assert!(refused.says(&format!("nono restore {second}/2")), "{}", refused.stderr);
     // The new one is the next to be undone, and what was undone before stays so.
     projects.nono("q1", &["undo", "--yes"]).success();
     assert!(!projects.dir("q1/three").exists());

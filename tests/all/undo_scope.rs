@@ -203,7 +203,7 @@ fn an_undo_of_snapshots_guards_what_none_of_them_holds() {
     fixture.write("essay", "two");
     fixture.nono(&["snapshot", "--session", id]).success();
     fixture.write("essay", "unsaved");
-    let last = format!("nono rollback restore {id}/");
+    let last = format!("nono restore {id}/");
     let refused = fixture.nono(&["undo", "--yes"]).fails(1, &last);
     assert_eq!(text(&fixture, "essay").unwrap(), "unsaved");
     let offered = refused.stderr.lines().find_map(|line| line.split_once(&last)).unwrap().1;

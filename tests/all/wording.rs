@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 
 use crate::fixture::Fixture;
@@ -281,6 +282,132 @@ fn a_list_says_that_there_is_no_store() {
     let store = fixture.store();
     let list = fixture.nono(&["--root", store.to_str().unwrap(), "list"]).success();
     assert!(!list.says("there is no store"), "{}", list.stderr);
+}
+
+/// Each line of the sources of the program and its packages, with its place; no tests.
+fn source_lines() -> Vec<(String, String)> {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut pending: Vec<_> =
+        ["src", "engine/src", "archive/src", "container/src", "mount/src", "python/src"]
+            .map(|dir| top.join(dir))
+            .to_vec();
+    let mut found = Vec::new();
+    while let Some(path) = pending.pop() {
+        if path.is_dir() {
+            pending.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            continue;
+        }
+        let name = path.to_str().unwrap();
+        if !name.ends_with(".rs") || name.contains("tests") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+        let lines = code.lines().enumerate();
+        found.extend(lines.map(|(at, line)| (format!("{name}:{}", at + 1), line.to_owned())));
+    }
+    assert!(found.len() > 50_000, "{}", found.len());
+    found
+}
+
+#[test]
+fn each_offered_command_is_the_short_one() {
+    // The words behind `rollback` that work without it.
+    let short = [
+        "list", "show", "review", "diff", "find", "restore", "cat", "resume", "verify", "cleanup",
+        "pin", "unpin", "usage",
+    ];
+    let long: Vec<_> = source_lines()
+        .into_iter()
+        // The help tells of the older word once.
+        .filter(|(place, _)| !place.contains("cli/groups.rs"))
+        .filter(|(_, line)| short.iter().any(|word| line.contains(&format!("rollback {word}"))))
+        .collect();
+    assert!(long.is_empty(), "{long:#?}");
+}
+
+#[test]
+fn a_number_and_its_noun_are_made_in_one_place() {
+    let nouns = [
+        "files",
+        "changes",
+        "directories",
+        "sessions",
+        "snapshots",
+        "objects",
+        "steps",
+        "paths",
+        "entries",
+        "commits",
+        "archives",
+        "containers",
+        "volumes",
+        "forks",
+        "versions",
+        "days",
+        "prompts",
+        "processes",
+        "branches",
+    ];
+    let lines = source_lines();
+    let mut wrong = Vec::new();
+    for (at, (place, line)) in lines.iter().enumerate() {
+        let is_count = |noun: &&&str| {
+            line.match_indices(&format!("}} {noun}")).any(|(end, _)| {
+                let behind = line[end + 2 + noun.len()..].chars().next();
+                behind.is_none_or(|c| !c.is_alphanumeric())
+            })
+        };
+        // A number of one has an arm of its own just above.
+        let above = &lines[at.saturating_sub(4)..=at];
+        let has_arm = above.iter().any(|(_, line)| {
+            ["1 =>", "== 1", "0 | 1", "debug!", "info!"].iter().any(|part| line.contains(part))
+        });
+        // A command that is offered, and an engine's word about a forged document, are no counts.
+        let is_other = line.contains("NONO}")
+            || ["archive/src", "engine/src/verify", "engine/src/import"]
+                .iter()
+                .any(|dir| place.contains(dir));
+        if line.contains('"') && !is_other && nouns.iter().any(|noun| is_count(&noun)) && !has_arm {
+            wrong.push(format!("{place}: {}", line.trim()));
+        }
+    }
+    assert!(wrong.is_empty(), "`counted` makes these: {wrong:#?}");
+}
+
+#[test]
+fn a_command_that_is_none_is_answered_with_one_that_fits_or_with_none() {
+    let fixture = Fixture::new();
+    let told = fixture.nono(&["rm", "x"]).fails(2, "`nono cleanup` is probably meant");
+    assert!(!told.says("remote"), "{}", told.stderr);
+    fixture.nono(&["statsu"]).fails(2, "'status'");
+    assert!(!fixture.nono(&["nonsense"]).fails(2, "nonsense").says("tip:"));
+}
+
+#[test]
+fn a_path_that_means_nothing_is_told_before_any_question_is() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    fixture.record("echo 2 > a").success();
+    let told = fixture.nono(&["undo", "nosuch.txt"]).fails(1, "there is nothing at");
+    assert!(told.says("nosuch.txt") && !told.says("terminal"), "{}", told.stderr);
+    fixture.nono(&["undo", "a"]).fails(2, "this is no terminal");
+    fixture.nono(&["undo"]).fails(2, "this is no terminal");
+}
+
+#[test]
+fn an_unchanged_file_is_printed_and_a_long_command_is_shown_as_a_whole() {
+    let fixture = Fixture::new();
+    fixture.write("a", "one\n");
+    fixture.write("b", "1");
+    let long = format!("echo 2 > b; : {}", "x".repeat(200));
+    fixture.record(&long).success();
+    assert_eq!(fixture.nono(&["cat", "a"]).success().stdout, "one\n");
+    assert_eq!(fixture.nono(&["cat", "b"]).success().stdout, "1");
+    fixture.nono(&["restore", "--yes", "a"]).fails(1, "differs from now");
+    let shown = fixture.nono(&["show"]).success().stdout;
+    assert!(shown.contains(&"x".repeat(200)), "{shown}");
+    assert!(!fixture.nono(&["list"]).success().stdout.contains(&"x".repeat(100)));
 }
 
 /// A terminal that is asked by `nono cleanup` whether this session may go.

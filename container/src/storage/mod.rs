@@ -295,7 +295,7 @@ impl fmt::Display for DamagedHistory {
         write!(
             f,
             "session {id}, which may be a history of a container, cannot be read: {reason} \
-             (`nono rollback verify --repair {id}` mends what can be mended)"
+             (`nono verify --repair {id}` mends what can be mended)"
         )
     }
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::files::GitDirs;
 use super::refs::{Head, Oid};
 use super::state::{GitState, InSnapshot};
+use super::work::{ChangedPaths, GitWork, RefAt, own_refs};
 use crate::byte_path;
 use crate::diff::Lookup;
 use crate::object::{ContentHash, Node, RootTree};
@@ -33,6 +34,12 @@ pub struct RepositoryChange {
     pub is_partial: bool,
     /// The moves of HEAD and the refs.
     pub moves: Vec<Move>,
+    /// The work beside these.
+    #[serde(default, skip_serializing_if = "GitWork::is_empty")]
+    pub work: GitWork,
+    /// The branches, tags and the stash of a repository that is new or gone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refs: Vec<RefAt>,
     /// The remote-tracking branches that a restore leaves different from the snapshot.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stays: Vec<RemoteBranch>,
@@ -148,14 +155,6 @@ pub fn moves(old: &GitState, new: &GitState) -> Vec<Move> {
     found
 }
 
-/// The changed paths of a git directory.
-#[derive(Debug, Default)]
-struct Changed {
-    path_count: u64,
-    /// The names in the git directory that they are or lie in.
-    names: BTreeSet<Box<[u8]>>,
-}
-
 /// The git directories in which some of the changed paths lie, by path.
 ///
 /// # Errors
@@ -168,38 +167,47 @@ pub fn repositories<P: AsRef<[u8]>>(
 ) -> Result<Vec<RepositoryChange>, StoreError> {
     let (old, new) = (read_root_tree(source, old_root)?, read_root_tree(source, new_root)?);
     let (mut old_dirs, mut new_dirs) = (GitDirs::new(source, &old), GitDirs::new(source, &new));
-    let mut repositories: BTreeMap<Vec<u8>, Changed> = BTreeMap::new();
+    let mut repositories: BTreeMap<Vec<u8>, ChangedPaths> = BTreeMap::new();
     for path in changed {
         let path = path.as_ref();
         let (a, b) = (old_dirs.of(path)?, new_dirs.of(path)?);
         // The innermost of the two.
         if let Some(git_dir) = a.max_by_depth(b) {
             let inside = byte_path::relative_to(path, &git_dir).unwrap_or_default();
-            let name = byte_path::components(inside).next().map(Box::from);
-            let known = repositories.entry(git_dir).or_default();
-            known.path_count += 1;
-            known.names.extend(name);
+            let inside = inside.to_vec();
+            repositories.entry(git_dir).or_default().add(&inside);
         }
     }
     let (mut before, mut after) = (InSnapshot::new(source, &old), InSnapshot::new(source, &new));
+    let (mut then, mut now) = (Lookup::new(source, &old), Lookup::new(source, &new));
     let mut found = Vec::new();
-    for (git_dir, Changed { path_count, names }) in repositories {
+    for (git_dir, changed) in repositories {
         let is_new = !old_dirs.is_git_dir(&git_dir)?;
         let is_gone = !new_dirs.is_git_dir(&git_dir)?;
-        let moves = match (before.state(&git_dir)?, after.state(&git_dir)?) {
-            (Some(old), Some(new)) if !is_new && !is_gone => moves(&old, &new),
-            _ => Vec::new(),
+        let states = (before.state(&git_dir)?, after.state(&git_dir)?);
+        let (moves, work, refs) = match states {
+            (Some(old), Some(new)) if !is_new && !is_gone => {
+                let places = [&mut then, &mut now];
+                let work = changed.work(source, &git_dir, places, [&old, &new])?;
+                (moves(&old, &new), work, Vec::new())
+            }
+            (Some(old), _) if is_gone => (Vec::new(), GitWork::default(), own_refs(&old)),
+            (_, Some(new)) if is_new => (Vec::new(), GitWork::default(), own_refs(&new)),
+            _ => Default::default(),
         };
-        let is_partial = is_new && !is_gone && lacks_some(source, [&old, &new], &git_dir, &names)?;
+        let names = &changed.names;
+        let is_partial = is_new && !is_gone && lacks_some(source, [&old, &new], &git_dir, names)?;
         let git_dir = to_path(&git_dir).to_owned();
         let stays = Vec::new();
         found.push(RepositoryChange {
             git_dir,
-            path_count,
+            path_count: changed.count,
             is_new,
             is_gone,
             is_partial,
             moves,
+            work,
+            refs,
             stays,
         });
     }

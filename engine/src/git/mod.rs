@@ -9,6 +9,7 @@ mod files;
 mod packed;
 mod refs;
 mod state;
+mod work;
 mod worktree;
 
 pub use changes::{Move, RemoteBranch, RepositoryChange, moves, repositories};
@@ -20,4 +21,12 @@ pub(crate) use packed::PackedRefs;
 pub use refs::{Head, Oid};
 pub use state::GitState;
 pub(crate) use state::{MAX_PACKED_BYTES, read_contents};
+pub(crate) use work::own_refs;
+pub use work::{GitWork, RefAt, StagedFile};
 pub use worktree::{LinkedWorktree, Repository};
+
+/// For fields that are left out of documents where they say nothing.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks with a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}

@@ -116,7 +116,7 @@ fn is_here(root: &Path, foreign: &ForeignSession) -> Result<bool, ImportSessionE
     match here == there {
         true => Ok(true),
         false if here.len() < there.len() && here[..] == there[..here.len()] => {
-            taken("it has more snapshots by now; remove it here with `nono rollback cleanup ID`")
+            taken("it has more snapshots by now; remove it here with `nono cleanup ID`")
         }
         false => taken("its snapshots differ"),
     }

@@ -29,7 +29,7 @@ use super::plan::RestorePlan;
 use super::privileges::without_privileges;
 use crate::byte_path;
 use crate::diff::{self, ChangeType, Difference, Differences, EntryState};
-use crate::git::Move;
+use crate::git::{Move, RefAt};
 use crate::object::ContentHash;
 use crate::path_text::{serde_path, to_path};
 use crate::snapshot::{LoadedManifest, NotCapturedSet, SnapshotKind, SnapshotManifest};
@@ -86,6 +86,16 @@ pub enum RepositoryConflict {
     MovedOn {
         /// Their moves since.
         moves: Vec<Move>,
+    },
+    /// The repository was removed after the session.
+    Removed {
+        /// The branches, tags and the stash that it had.
+        refs: Vec<RefAt>,
+    },
+    /// A repository was made after the session.
+    Made {
+        /// The branches, tags and the stash that it has.
+        refs: Vec<RefAt>,
     },
     /// HEAD and the refs are as they were left, and the index stages something else: `git add`
     /// stored contents that no other file may have.

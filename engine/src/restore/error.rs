@@ -12,6 +12,7 @@ use super::RestoreReport;
 use super::conflicts::Conflict;
 use super::journal::JournalError;
 use super::plan::Skipped;
+use crate::counted::counted;
 use crate::path_text::{Shown, to_path};
 use crate::snapshot::{ManifestError, NotCapturedReason, RemovedSnapshot, SnapshotError};
 use crate::store::StoreError;
@@ -30,11 +31,18 @@ fn when_there(is_now: bool, first: Option<u64>) -> String {
 /// Maximum number of blocked paths that a message names.
 const MAX_NAMED: usize = 10;
 
+/// The files of a copy that did not come to its end.
+fn files_were(count: u64) -> String {
+    counted(count, "file was", "files were")
+}
+
+/// The removed paths of a restore that failed on a full disk.
+fn going(count: usize) -> String {
+    counted(count, "path that goes anyway is", "paths that go anyway are")
+}
+
 fn blocked_text(blocked: &[Skipped]) -> String {
-    let mut text = match blocked.len() {
-        1 => "1 path cannot be changed".to_owned(),
-        count => format!("{count} paths cannot be changed"),
-    };
+    let mut text = counted(blocked.len(), "path cannot be changed", "paths cannot be changed");
     for Skipped { path, reason } in blocked.iter().take(MAX_NAMED) {
         text.push_str(&format!("\n  {}: {reason}", Shown::path(path)));
     }
@@ -131,7 +139,7 @@ pub enum RestoreError {
     },
     /// On a full disk, what goes anyway was removed first, and then the rest failed. No path of the
     /// rest has changed.
-    #[error("{removed} paths that go anyway are removed, and the rest is not restored: {cause}")]
+    #[error("{} removed, and the rest is not restored: {cause}", going(*removed))]
     OnlyRemoved {
         /// The number of removed paths.
         removed: usize,
@@ -300,7 +308,7 @@ pub enum RestoreError {
         tracked: PathBuf,
     },
     /// A copy came to a part of its end.
-    #[error("{cause}; {written_count} files were copied to {} before that", Shown::path(to))]
+    #[error("{cause}; {} copied to {} before that", files_were(*written_count), Shown::path(to))]
     CopyUnfinished {
         /// Why it went no further.
         cause: Box<RestoreError>,
@@ -350,7 +358,7 @@ pub enum RestoreError {
     #[error("stopped")]
     Cancelled,
     /// The caller asked to stop while a copy was written.
-    #[error("stopped; {written} files were copied to {} by then", Shown::path(to))]
+    #[error("stopped; {} copied to {} by then", files_were(*written), Shown::path(to))]
     CopyCancelled {
         /// Where the copy is.
         to: PathBuf,

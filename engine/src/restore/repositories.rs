@@ -17,7 +17,7 @@ use crate::byte_path;
 use crate::diff::{self, ChangeType, Difference, EntryState, Lookup};
 use crate::git::{
     self, GitDirs, GitState, LOCK, Move, OPERATIONS, REFTABLE, RepositoryChange, is_added_object,
-    is_bookkeeping, is_lock,
+    is_bookkeeping, is_lock, own_refs,
 };
 use crate::object::{ContentHash, Node, RootTree};
 use crate::path_text::to_path;
@@ -462,16 +462,19 @@ fn moved_on(
     if let Some(conflict) = beside_moved {
         return Ok(Some((ChangeType::Modified, conflict)));
     }
-    let moves = match (&base, &now) {
-        (Some(base), Some(now)) => local(base, now),
-        _ => Vec::new(),
-    };
-    let change_type = match (base, now) {
-        (None, _) => ChangeType::Created,
-        (_, None) => ChangeType::Deleted,
-        _ => ChangeType::Modified,
-    };
-    Ok(Some((change_type, RepositoryConflict::MovedOn { moves })))
+    Ok(Some(match (&base, &now) {
+        (Some(base), Some(now)) => {
+            let moves = local(base, now);
+            (ChangeType::Modified, RepositoryConflict::MovedOn { moves })
+        }
+        (Some(base), None) => {
+            (ChangeType::Deleted, RepositoryConflict::Removed { refs: own_refs(base) })
+        }
+        (None, now) => {
+            let refs = now.as_ref().map(own_refs).unwrap_or_default();
+            (ChangeType::Created, RepositoryConflict::Made { refs })
+        }
+    }))
 }
 
 /// Whether nothing moved but what `git fetch` moves, and can move again.

@@ -10,6 +10,7 @@ use super::ignore_rules::{InheritedRules, RootRules};
 use super::known::KnownDir;
 use super::roots::OpenRoot;
 use crate::byte_path;
+use crate::counted::counted;
 use crate::path_text::{Shown, to_path};
 use crate::store::ObjectStore;
 use crate::sys::{Dir, FileKind, Stat};
@@ -76,14 +77,15 @@ impl fmt::Display for OverBudget {
         let Budget { max_entries, max_bytes } = self.budget;
         write!(
             f,
-            "too much to capture: {at_least}{} entries and {} bytes",
-            self.entries, self.bytes
+            "too much to capture: {at_least}{} and {}",
+            counted(self.entries, "entry", "entries"),
+            counted(self.bytes, "byte", "bytes")
         )?;
         if max_entries != 0 && self.entries > max_entries {
-            write!(f, "; the limit is {max_entries} entries (max_entries)")?;
+            write!(f, "; the limit is {} (max_entries)", counted(max_entries, "entry", "entries"))?;
         }
         if max_bytes != 0 && self.bytes > max_bytes {
-            write!(f, "; the limit is {max_bytes} bytes (max_bytes)")?;
+            write!(f, "; the limit is {} (max_bytes)", counted(max_bytes, "byte", "bytes"))?;
         }
         if !self.largest.is_empty() {
             f.write_str("; the largest directories are ")?;
@@ -91,7 +93,9 @@ impl fmt::Display for OverBudget {
         for (index, large) in self.largest.iter().enumerate() {
             let comma = if index == 0 { "" } else { ", " };
             let LargeDirectory { path, entries, bytes } = large;
-            write!(f, "{comma}{} ({entries} entries, {bytes} bytes)", Shown::path(path))?;
+            let entries = counted(*entries, "entry", "entries");
+            let bytes = counted(*bytes, "byte", "bytes");
+            write!(f, "{comma}{} ({entries}, {bytes})", Shown::path(path))?;
         }
         Ok(())
     }

@@ -18,9 +18,11 @@ pub use estimate::{Estimate, estimate};
 pub use exclusion::{ABSOLUTE, ExclusionConfig, Filter, InvalidPattern, Verdict, pattern_of_path};
 pub(crate) use git_dir::mode_inside;
 pub use git_dir::{BEYOND_GIT_LIMIT, DOT_GIT, GitDirectories, MAX_GIT_BYTES};
+#[cfg(test)]
+pub(crate) use git_index::StagedEntry;
 #[cfg(feature = "fuzzing")]
 pub(crate) use git_index::finds_what_it_tracks;
-pub(crate) use git_index::{MAX_INDEX_BYTES, staged};
+pub(crate) use git_index::{MAX_INDEX_BYTES, StagedEntries, staged, staged_entries};
 pub use git_index::{Repository, Tracks};
 pub use ignore_files::{IGNORE_FILE, IgnoreFile, Ignores, MAX_IGNORE_BYTES};
 pub(crate) use ignored::Databases;

@@ -1,4 +1,4 @@
-//! `nono rollback cat`: one file of a snapshot, as it was.
+//! `nono cat`: one file of a snapshot, as it was.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -21,11 +21,11 @@ use nono_engine::sys::IoContext;
 
 const CHUNK_BYTES: usize = 256 * 1024;
 
-/// Arguments of `nono rollback cat`.
+/// Arguments of `nono cat`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct CatArgs {
     /// A snapshot; without /N it is the baseline. A file alone means its newest version that
-    /// differs from what is there now
+    /// differs from what is there now, or else what is there now
     #[arg(value_name = "ID[/N] | PATH", allow_negative_numbers = true)]
     word: OsString,
     /// A file in it
@@ -62,9 +62,9 @@ pub(in crate::cli) fn run(args: &CatArgs, store: &StoreArgs, context: &Context) 
             let found = Argument::of(&args.word, Purpose::Looking, &catalog)?;
             let Argument::Path { doubt, .. } = found else {
                 return Err(CliError::usage("which file is to be printed?")
-                    .with_hint(format!("{NONO} rollback cat ID/N PATH, or the PATH alone")));
+                    .with_hint(format!("{NONO} cat ID/N PATH, or the PATH alone")));
             };
-            let earlier = Earlier::require(Path::new(&args.word), doubt, &catalog)?;
+            let earlier = Earlier::require_any(Path::new(&args.word), doubt, &catalog)?;
             is_complete = earlier.name_damaged(context);
             let (session, number) = (earlier.session()?.clone(), earlier.number());
             (session, number, earlier.path)

@@ -1,4 +1,4 @@
-//! `nono rollback cleanup`: sessions go, and with them the space that no other session needs.
+//! `nono cleanup`: sessions go, and with them the space that no other session needs.
 //!
 //! Without a selection, what the limits of the settings let go.
 
@@ -27,6 +27,7 @@ use crate::cli::shell_word::command_line;
 use crate::cli::state_at::exact;
 use crate::cli::when::{WhenError, when};
 use crate::config::{FlagSettings, Settings};
+use nono_engine::counted::counted;
 use nono_engine::gc::{CleanupError, CleanupOptions, CleanupPlan, CleanupReport, Unreadable};
 use nono_engine::object::ContentHash;
 use nono_engine::path_text::Shown;
@@ -35,7 +36,7 @@ use nono_engine::session::{
 };
 use nono_engine::snapshot::{Recency, SessionDir, SessionMetadata, SessionOrigin};
 
-/// Arguments of `nono rollback cleanup`.
+/// Arguments of `nono cleanup`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct CleanupArgs {
     /// Sessions to remove: ids, prefixes that only one has, or `latest`, the newest one here
@@ -267,7 +268,7 @@ fn choose(
             Err(error) => {
                 has_unknown = true;
                 context.warn(format_args!(
-                    "{error}; it is kept ({NONO} rollback cleanup {} removes it)",
+                    "{error}; it is kept ({NONO} cleanup {} removes it)",
                     session.id()
                 ));
             }
@@ -310,12 +311,11 @@ fn choose(
     let chosen = chosen.map(|(_, _, session)| session).collect();
     match named {
         0 => {}
-        1 => context.say(format_args!(
-            "1 session with a name stays ({NONO} rollback cleanup ID removes it)"
-        )),
-        _ => context.say(format_args!(
-            "{named} sessions with a name stay ({NONO} rollback cleanup ID removes one)"
-        )),
+        1 => {
+            context.say(format_args!("1 session with a name stays ({NONO} cleanup ID removes it)"))
+        }
+        _ => context
+            .say(format_args!("{named} sessions with a name stay ({NONO} cleanup ID removes one)")),
     }
     Ok((chosen, has_unknown))
 }
@@ -344,10 +344,10 @@ impl Kept {
 /// Says why ages do not count up to now, where they do not.
 fn say_aged(aged: Timestamp, now: Timestamp, context: &Context) {
     if aged < now {
-        let days = now.duration_since(aged).as_hours() / 24;
+        let days = counted(now.duration_since(aged).as_hours() / 24, "day", "days");
         context.say(format_args!(
-            "ages count up to {}: no session began in the {days} days after it, so the clock may \
-             have jumped ({NONO} rollback cleanup ID removes a session)",
+            "ages count up to {}: no session began in the {days} after it, so the clock may \
+             have jumped ({NONO} cleanup ID removes a session)",
             aged.strftime("%Y-%m-%d")
         ));
     }
@@ -357,20 +357,15 @@ fn say_aged(aged: Timestamp, now: Timestamp, context: &Context) {
 fn say_pinned(count: usize, context: &Context) {
     match count {
         0 => {}
-        1 => context
-            .say(format_args!("1 pinned session stays ({NONO} rollback cleanup ID removes it)")),
-        _ => context.say(format_args!(
-            "{count} pinned sessions stay ({NONO} rollback cleanup ID removes one)"
-        )),
+        1 => context.say(format_args!("1 pinned session stays ({NONO} cleanup ID removes it)")),
+        _ => context
+            .say(format_args!("{count} pinned sessions stay ({NONO} cleanup ID removes one)")),
     }
 }
 
 /// The sessions of a question as a number, and which of them are pinned.
-fn counted(chosen: &[SessionDir]) -> (String, String) {
-    let sessions = match chosen.len() {
-        1 => "1 session".to_owned(),
-        count => format!("{count} sessions"),
-    };
+fn asked_about(chosen: &[SessionDir]) -> (String, String) {
+    let sessions = counted(chosen.len(), "session", "sessions");
     let is_pinned = |session: &&SessionDir| session.metadata().is_ok_and(|it| it.pinned);
     let pinned: Vec<_> = chosen.iter().filter(is_pinned).map(SessionDir::id).collect();
     let pinned = match pinned.len() {
@@ -385,7 +380,7 @@ fn refuse_without_terminal(chosen: &[SessionDir], context: &Context) -> Result<(
     if context.stdin_is_terminal {
         return Ok(());
     }
-    let (sessions, pinned) = counted(chosen);
+    let (sessions, pinned) = asked_about(chosen);
     let message = format!(
         "nothing was removed: cleanup asks first whether {sessions} may go, and this is no \
          terminal.{pinned}"
@@ -395,7 +390,7 @@ fn refuse_without_terminal(chosen: &[SessionDir], context: &Context) -> Result<(
 
 /// Asks whether these sessions may go, and says which of them are pinned.
 fn confirm(chosen: &[SessionDir], context: &Context) -> Result<bool, CliError> {
-    let (sessions, pinned) = counted(chosen);
+    let (sessions, pinned) = asked_about(chosen);
     let they = if chosen.len() == 1 { "It" } else { "They" };
     context.confirm(&format!(
         "remove {sessions}? {they} cannot be undone or looked at any more.{pinned}"
@@ -491,7 +486,8 @@ fn print(
     }
     let verb = if report.dry_run { "would free" } else { "freed" };
     let size = byte_size(report.bytes_freed);
-    writeln!(out, "{verb} {size} in {} objects", report.objects_removed)?;
+    let objects = counted(report.objects_removed, "object", "objects");
+    writeln!(out, "{verb} {size} in {objects}")?;
     if report.bytes_shrunk > report.bytes_freed {
         let size = byte_size(report.bytes_shrunk);
         writeln!(out, "the store became {size} smaller: what stays takes less space")?;
@@ -530,7 +526,7 @@ impl From<CleanupError> for CliError {
             {
                 failed.with_hint(format!(
                     "the disk does not give a part of the store, so nothing is removed; \
-                     `{NONO} rollback verify --all --repair` saves what can be read"
+                     `{NONO} verify --all --repair` saves what can be read"
                 ))
             }
             CleanupError::DamagedSession { source: Unreadable::Manifest(error), .. }
@@ -540,8 +536,8 @@ impl From<CleanupError> for CliError {
                 failed.with_hint(format!("{opening} gives the session back"))
             }
             CleanupError::DamagedSession { session_id, .. } => failed.with_hint(format!(
-                "`{NONO} rollback verify {session_id}` says what is damaged; \
-                 `{NONO} rollback cleanup {session_id}` removes it"
+                "`{NONO} verify {session_id}` says what is damaged; \
+                 `{NONO} cleanup {session_id}` removes it"
             )),
             _ => failed,
         }

@@ -1,4 +1,4 @@
-//! `nono rollback diff`: two states compared: snapshots of one session or of two, or what is there
+//! `nono diff`: two states compared: snapshots of one session or of two, or what is there
 //! now.
 
 use std::collections::BTreeSet;
@@ -21,8 +21,10 @@ use crate::cli::render::{
     DiffOptions, Palette, quoted_name, write_full, write_patch_counting, write_side_by_side,
     write_stat,
 };
+use crate::cli::repositories::Repositories;
 use crate::cli::when::{When, when};
 use nono_engine::byte_path;
+use nono_engine::counted::counted;
 use nono_engine::diff::{self, Change, Comparison, Difference, Lookup};
 use nono_engine::git::repositories;
 use nono_engine::history::recorded_form;
@@ -33,7 +35,7 @@ use nono_engine::snapshot::{NotCapturedSet, SnapshotManifest};
 use nono_engine::store::{EitherSource, ObjectSource, read_root_tree};
 use nono_engine::sys;
 
-/// Arguments of `nono rollback diff`.
+/// Arguments of `nono diff`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct DiffArgs {
     /// The older state (ID, ID/N or `now`), the newer one, and paths to which it is limited. A
@@ -153,7 +155,7 @@ pub(in crate::cli) fn run(args: &DiffArgs, store: &StoreArgs, context: &Context)
             && !is_recorded(&paths[0], &both, [old, new])?
         {
             return Err(CliError::from(doubt).with_hint(format!(
-                "a path that is no longer there stands behind `--`: {NONO} rollback diff ID -- PATH"
+                "a path that is no longer there stands behind `--`: {NONO} diff ID -- PATH"
             )));
         }
         for forms in &paths {
@@ -276,9 +278,8 @@ fn outside_git(
     let git = repositories(source, &old.merkle_root, &new.merkle_root, paths)?;
     let is_in_git = |path: &[u8]| git.iter().any(|git| to_path(path).starts_with(&git.git_dir));
     differences.retain(|difference| !is_in_git(&difference.path));
-    for git in &git {
-        let path = Shown::path(&git.git_dir);
-        context.say(format_args!("not shown: what changed in {path} (--json names it)"));
+    for line in Repositories::restored(&git, &roots(old, new)).lines_of_work() {
+        context.say(format_args!("not shown: {line} (--json names its files)"));
     }
     Ok(differences)
 }
@@ -359,9 +360,9 @@ fn write(
 
 /// Says that a patch does not bring all files back.
 fn not_in_patch(count: usize, has_binary: bool) -> String {
-    let files = if count == 1 { "1 file" } else { &*format!("{count} files") };
+    let files = counted(count, "file", "files");
     let remedy = if has_binary {
-        format!("too large; {NONO} rollback restore brings them back")
+        format!("too large; {NONO} restore brings them back")
     } else {
         "binary or too large; --binary puts binary files in, for `git apply`".to_owned()
     };

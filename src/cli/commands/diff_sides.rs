@@ -1,4 +1,4 @@
-//! The two states that `nono rollback diff` compares: which words name them, and what they are.
+//! The two states that `nono diff` compares: which words name them, and what they are.
 //!
 //! A word is a state if it is `now`, a session, or a snapshot of one ([`Argument`]). Everything
 //! after `--` is a path.
@@ -92,7 +92,7 @@ impl Words {
             Ok(None) => Earlier::require(path, self.doubt.take(), catalog).map(Some),
             _ => match Earlier::find(path, catalog)? {
                 Recorded::Other(earlier) => Ok(Some(*earlier)),
-                Recorded::Same | Recorded::Nothing => Ok(None),
+                Recorded::Same(_) | Recorded::Nothing => Ok(None),
             },
         }
     }

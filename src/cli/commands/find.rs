@@ -1,4 +1,4 @@
-//! `nono rollback find`: paths in snapshots, by a glob.
+//! `nono find`: paths in snapshots, by a glob.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use nono_engine::path_text::{Shown, serde_path, to_path};
 use nono_engine::session::{Purpose, SessionSummary};
 use nono_engine::sys;
 
-/// Arguments of `nono rollback find`.
+/// Arguments of `nono find`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct FindArgs {
     /// A name (*.rs), or a path with a / in it (src/**/*.rs)

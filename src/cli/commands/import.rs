@@ -12,6 +12,7 @@ use crate::cli::error::CliError;
 use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
+use nono_engine::counted::counted;
 use nono_engine::import::{
     ImportOutcome, ImportReport, find_sessions, import_session, usual_place,
 };
@@ -114,10 +115,9 @@ pub(in crate::cli) fn run(args: &ImportArgs, store: &StoreArgs, context: &Contex
         && report.sessions.iter().all(|one| one.problems.is_empty());
     let has_new = report.sessions.iter().any(|session| session.outcome == ImportOutcome::Imported);
     if has_new && !args.json {
-        context.say(format_args!("see them: {NONO} rollback list --all"));
+        context.say(format_args!("see them: {NONO} list --all"));
         if !args.no_pin {
-            context
-                .say(format_args!("the limits leave them alone until `{NONO} rollback unpin ID`"));
+            context.say(format_args!("the limits leave them alone until `{NONO} unpin ID`"));
         }
     }
     if args.json {
@@ -132,11 +132,10 @@ fn tell(session: &ImportReport, context: &Context) {
         context.say(format_args!("{id}: imported before"));
         return;
     }
-    let count = session.snapshot_count;
     context.say(format_args!(
-        "{id}: {count} {}, {} objects checked, {}",
-        if count == 1 { "snapshot" } else { "snapshots" },
-        session.objects_checked,
+        "{id}: {}, {} checked, {}",
+        counted(session.snapshot_count, "snapshot", "snapshots"),
+        counted(session.objects_checked, "object", "objects"),
         byte_size(session.bytes_checked)
     ));
     if session.lacks_session_document {

@@ -1,4 +1,4 @@
-//! `nono rollback list`: the recorded sessions, by project.
+//! `nono list`: the recorded sessions, by project.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -23,6 +23,7 @@ use crate::cli::render::{
 };
 use crate::cli::repositories::Repositories;
 use crate::cli::shell_word::command_line;
+use nono_engine::counted::counted;
 use nono_engine::gc::{CleanupOptions, SessionHoldings};
 use nono_engine::path_text::Shown;
 use nono_engine::session::{SessionStatus, SessionSummary};
@@ -36,7 +37,7 @@ const SHOWN_LABELS: usize = 3;
 /// Minimum and maximum width of a command, in cells.
 const COMMAND_CELLS: (usize, usize) = (12, MAX_COMMAND_CELLS);
 
-/// Arguments of `nono rollback list`.
+/// Arguments of `nono list`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct ListArgs {
     /// Only sessions that have to do with this path
@@ -48,7 +49,7 @@ pub(in crate::cli) struct ListArgs {
     /// All sessions, however many, also those whose command changed nothing
     #[arg(long)]
     all: bool,
-    /// Measure what each session alone needs, as `nono rollback usage` does
+    /// Measure what each session alone needs, as `nono usage` does
     #[arg(long)]
     sizes: bool,
     /// Print all sessions as JSON, unless --path or --recent says less
@@ -95,8 +96,7 @@ pub(in crate::cli) fn run(args: &ListArgs, store: &StoreArgs, context: &Context)
             Err(error) => {
                 is_complete = false;
                 let id = session.id();
-                let mend = opening_command(&error)
-                    .unwrap_or_else(|| format!("{NONO} rollback verify {id}"));
+                let mend = opening_command(&error).unwrap_or_else(|| format!("{NONO} verify {id}"));
                 context.warn(format_args!("{error} ({mend})"));
             }
         }
@@ -259,13 +259,12 @@ fn print(
     context.page();
     let mut out = context.out();
     let count = counts.values().sum::<usize>();
-    let plural = if count == 1 { "" } else { "s" };
-    writeln!(out, "{count} session{plural}")?;
+    writeln!(out, "{}", counted(count, "session", "sessions"))?;
     for (project, rows) in &projects {
         let count = counts.get(project).copied().unwrap_or(rows.len());
         let name = project_name(&rows[0].session.tracked_paths, home.as_deref());
-        let plural = if count == 1 { "" } else { "s" };
-        writeln!(out, "\n  {BOLD}{name}{BOLD:#} ({count} session{plural})")?;
+        let of_project = counted(count, "session", "sessions");
+        writeln!(out, "\n  {BOLD}{name}{BOLD:#} ({of_project})")?;
         for Row { session, time, command, rest: (rest, _) } in rows {
             let id = columns::pad(&session.session_id, ids);
             let time = columns::pad(time, times);
@@ -277,9 +276,9 @@ fn print(
                 writeln!(out, "    {id}  {time}  {command}  {rest}")?;
             }
             if session.step_count > 0 {
-                let (count, id) = (session.step_count, &session.session_id);
-                let plural = if count == 1 { "" } else { "s" };
-                writeln!(out, "      {DIM}{count} step{plural} ({NONO} steps {id}){DIM:#}")?;
+                let id = &session.session_id;
+                let steps = counted(session.step_count, "step", "steps");
+                writeln!(out, "      {DIM}{steps} ({NONO} steps {id}){DIM:#}")?;
             }
             if !session.labels.is_empty() {
                 writeln!(out, "      {DIM}{}{DIM:#}", labels(session))?;
@@ -342,8 +341,13 @@ fn labels(session: &SessionSummary) -> String {
 
 /// The command in one line, safe for a terminal and not too long.
 pub(in crate::cli) fn command(session: &SessionSummary) -> String {
+    columns::cut(&whole_command(session), MAX_COMMAND_CELLS)
+}
+
+/// The command in one line, safe for a terminal.
+pub(in crate::cli) fn whole_command(session: &SessionSummary) -> String {
     let command = command_line(&session.command);
-    let shown = if !command.is_empty() {
+    if !command.is_empty() {
         Shown::bytes(command.as_bytes()).to_string()
     } else if let Some(fork) = &session.fork {
         format!("(fork {})", Shown::bytes(fork.as_bytes()))
@@ -351,6 +355,5 @@ pub(in crate::cli) fn command(session: &SessionSummary) -> String {
         "(fork)".into()
     } else {
         "(snapshot)".into()
-    };
-    columns::cut(&shown, MAX_COMMAND_CELLS)
+    }
 }

@@ -261,7 +261,7 @@ fn print(
     if let Some(path) = shell_word(&history.path) {
         // A newer version is a later change, which is the reason to ask for an older one.
         context.say(format_args!(
-            "bring one back: {NONO} rollback restore ID/N --force {path} ({NONO} redo takes it \
+            "bring one back: {NONO} restore ID/N --force {path} ({NONO} redo takes it \
              back)"
         ));
     }
@@ -406,7 +406,7 @@ fn log_sessions(directory: &Path, args: &LogArgs, catalog: &Catalog, context: &C
             Err(_) if session.is_gone() => continue,
             Err(error) => {
                 is_complete = false;
-                context.warn(format_args!("{error} ({NONO} rollback verify {})", session.id()));
+                context.warn(format_args!("{error} ({NONO} verify {})", session.id()));
                 continue;
             }
         };
@@ -518,7 +518,7 @@ fn print_session(
     }
     if changed.len() > named {
         let more = changed.len() - named;
-        writeln!(out, "  {DIM}and {more} more ({NONO} rollback show {session_id}){DIM:#}")?;
+        writeln!(out, "  {DIM}and {more} more ({NONO} show {session_id}){DIM:#}")?;
     }
     write_unrecorded(out, summary, context.at_most(NAMED_CHANGES))
 }

@@ -1,4 +1,4 @@
-//! `nono rollback pin` and `unpin`: sessions that retention leaves alone.
+//! `nono pin` and `unpin`: sessions that retention leaves alone.
 
 use clap::Args;
 
@@ -9,7 +9,7 @@ use crate::cli::error::CliError;
 use crate::cli::offer::NONO;
 use nono_engine::session::Purpose;
 
-/// Arguments of `nono rollback pin` and `unpin`.
+/// Arguments of `nono pin` and `unpin`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct PinArgs {
     /// Sessions: ids, prefixes that only one has, names, or `latest` (the newest one here)
@@ -30,7 +30,7 @@ pub(in crate::cli) fn run(
     for session in sessions {
         let id = session.id();
         let changed = session.set_pinned(pinned).map_err(|error| {
-            let hint = format!("`{NONO} rollback verify {id} --repair` says what can be mended");
+            let hint = format!("`{NONO} verify {id} --repair` says what can be mended");
             CliError::from(error).with_hint(hint)
         })?;
         context.say(match (pinned, changed) {

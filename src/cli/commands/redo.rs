@@ -73,11 +73,11 @@ fn explain(why: NoRedo) -> CliError {
         NoRedo::NothingUndone => nothing("nothing here is undone"),
         NoRedo::NothingKept { session_id } => {
             nothing("nothing was kept of the state before the last undo")
-                .with_hint(format!("its snapshots: {NONO} rollback show {session_id}"))
+                .with_hint(format!("its snapshots: {NONO} show {session_id}"))
         }
         NoRedo::Cleared { by, session_id, safety_snapshot } => {
             nothing(&format!("session {by} came after the last undo")).with_hint(format!(
-                "the state before the undo: {NONO} rollback restore {session_id}/{safety_snapshot}"
+                "the state before the undo: {NONO} restore {session_id}/{safety_snapshot}"
             ))
         }
     }

@@ -1,4 +1,4 @@
-//! `nono rollback restore`: the way back.
+//! `nono restore`: the way back.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -37,7 +37,7 @@ const NAMED_SKIPPED: usize = 20;
 /// Maximum number of named owners that a copy does not have.
 const NAMED_OWNERS: usize = 8;
 
-/// Arguments of `nono rollback restore`.
+/// Arguments of `nono restore`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct RestoreArgs {
     /// Id of a session, a prefix of it, `latest`, the newest one here, or `latest~N`, the one N
@@ -187,13 +187,17 @@ struct Part {
     number: u64,
     paths: PartArgs,
     /// Whether later changes of the paths are no reason to refuse: they are files that were named
-    /// without a snapshot, and their contents are kept.
+    /// without a snapshot, and their contents are kept; or they are gone.
     overwrites: bool,
 }
 
-/// Whether nothing but one file is concerned, outside of git directories.
+/// Whether nothing but one file is concerned, outside of git directories; or nothing is there, so
+/// that nothing is overwritten.
 fn is_file_alone(path: &Path, earlier: &Earlier) -> bool {
     let place = sys::plain_absolute(path, &sys::current_or_former_dir().unwrap_or_default());
+    if matches!(sys::kind_of(&place), Ok(None)) {
+        return true;
+    }
     let is_directory = matches!(sys::kind_of(&place), Ok(Some(FileKind::Directory)));
     let is_of_git = earlier.path.iter().any(|name| name == ".git");
     !is_directory && !earlier.is_directory() && !is_of_git

@@ -1,4 +1,4 @@
-//! `nono rollback resume`: the way out of a restore that was interrupted.
+//! `nono resume`: the way out of a restore that was interrupted.
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ use nono_engine::restore::{Recovery, RecoveryOutcome, RecoveryReport, RestoreMar
 use nono_engine::session::{Catalog, InterruptedRestores, Place, Purpose, SessionSummary};
 use nono_engine::snapshot::{SessionDir, SnapshotManager};
 
-/// Arguments of `nono rollback resume`.
+/// Arguments of `nono resume`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct ResumeArgs {
     /// Id of a session, a prefix of it, or `latest` [default: every session with an interrupted
@@ -163,7 +163,7 @@ fn discard(sessions: &[SessionDir], context: &Context) -> Outcome {
                 "{path} is left of a restore, because {reason}; look into it, then: rm -r {path}"
             ));
         }
-        context.say(format_args!("  its snapshots: {NONO} rollback show {id}"));
+        context.say(format_args!("  its snapshots: {NONO} show {id}"));
     }
     Ok(0)
 }
@@ -208,7 +208,7 @@ fn print(report: &RecoveryReport, roots: &[PathBuf], context: &Context) -> Resul
         match report.is_merge {
             true => context.say(format_args!("undo this: {NONO} undo {session}")),
             false => {
-                context.say(format_args!("undo this: {NONO} rollback restore {session}/{safety}"));
+                context.say(format_args!("undo this: {NONO} restore {session}/{safety}"));
             }
         }
     }
@@ -232,7 +232,7 @@ pub(in crate::cli) fn remind(store: &StoreArgs, context: &Context) -> Vec<Recove
             .and_then(|manager| manager.clear_staging().ok().flatten());
         let Some(report) = cleared else {
             context.warn(format_args!(
-                "a restore of session {id} was interrupted; to finish it: {NONO} rollback resume \
+                "a restore of session {id} was interrupted; to finish it: {NONO} resume \
                  {id} (to take it back: --abort)"
             ));
             continue;

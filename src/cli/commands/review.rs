@@ -1,4 +1,4 @@
-//! `nono rollback review`: the changes of a session, shown on a terminal.
+//! `nono review`: the changes of a session, shown on a terminal.
 
 use clap::Args;
 
@@ -18,7 +18,7 @@ use nono_engine::session::{Catalog, Purpose, SnapshotId};
 use nono_engine::snapshot::{NotCapturedSet, SessionDir, SnapshotManifest};
 use nono_engine::store::ObjectSource;
 
-/// Arguments of `nono rollback review`.
+/// Arguments of `nono review`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct ReviewArgs {
     /// Id of a session, a prefix of it, or `latest`; ID/N shows what snapshot N changed
@@ -41,7 +41,7 @@ pub(in crate::cli) fn run(args: &ReviewArgs, store: &StoreArgs, context: &Contex
     let (session, snapshot) = catalog.find_snapshot_from(&args.id, Purpose::Restoring)?;
     if !is_possible(context) {
         return Err(CliError::failed("a review needs a terminal").with_hint(format!(
-            "`{NONO} rollback show --diff` prints what changed, `{NONO} rollback restore \
+            "`{NONO} show --diff` prints what changed, `{NONO} restore \
                  ID PATH` takes a part of it back"
         )));
     }
@@ -91,7 +91,7 @@ impl Reviewed<'_> {
             Decision::KeepAll => {
                 context.say("everything is kept");
                 let Ways { undo, .. } = ways(self.catalog, self.session);
-                context.say(format_args!("  look again: {NONO} rollback review {id}"));
+                context.say(format_args!("  look again: {NONO} review {id}"));
                 context.say(format_args!("  undo it:    {undo}"));
                 return Ok(true);
             }

@@ -28,6 +28,7 @@ use crate::cli::supervise::{
 };
 use crate::cli::{Outcome, commands, signals};
 use crate::config::{Profile, ProfileLibrary, Settings, apply_rules};
+use nono_engine::counted::counted;
 use nono_engine::path_text::Shown;
 use nono_engine::session::{Catalog, Recording};
 
@@ -249,7 +250,7 @@ impl Job<'_> {
             );
         }
         // A failing command names its own reason: the kernel reports a denial to it alone.
-        supervised.map_err(|error| not_started(&args.command[0], &error))
+        supervised.map_err(|error| not_started(&args.command, &error))
     }
 }
 
@@ -268,9 +269,12 @@ pub(in crate::cli) fn tell(wall: &SecondWall, context: &Context) {
     }
 }
 
-pub(in crate::cli) fn not_started(name: &OsString, error: &NotStarted) -> CliError {
+pub(in crate::cli) fn not_started(command: &[OsString], error: &NotStarted) -> CliError {
     match error {
-        NotStarted::Failed(error) => cannot_run(name, error, why_missing(name)),
+        NotStarted::Failed(error) => {
+            let missing = command.first().and_then(|name| why_missing(name));
+            cannot_run(command, error, missing)
+        }
         NotStarted::Killed(signal) => {
             let code = u8::try_from(128 + signal).unwrap_or(u8::MAX);
             CliError::failed(format!("signal {signal} came before the command started"))
@@ -325,12 +329,9 @@ fn report_leftover(ended: &Ended, report: &RunReport, context: &Context) {
     if left.is_empty() {
         return;
     }
-    let what = match left.len() {
-        1 => "1 process that the command started is still running; what it writes".to_owned(),
-        count => {
-            format!("{count} processes that the command started are still running; what they write")
-        }
-    };
+    let one = "process that the command started is still running; what it writes";
+    let many = "processes that the command started are still running; what they write";
+    let what = counted(left.len(), one, many);
     context.warn(format_args!("{what} from now on is not recorded"));
     for Leftover { pid, command, is_writing } in left.iter().take(context.at_most(MAX_NAMED)) {
         let writes = if *is_writing { "  (writes at the moment)" } else { "" };

@@ -13,6 +13,8 @@ use clap::Args;
 
 use crate::cli::Outcome;
 use crate::cli::error::CliError;
+use crate::cli::offer::NONO;
+use crate::cli::shell_word::command_line;
 use crate::sandbox::{Policy, enforce};
 use nono_engine::path_text::Shown;
 use nono_engine::sys::{self, NoProgram};
@@ -46,7 +48,7 @@ pub(in crate::cli) fn run(args: &SandboxExecArgs) -> Outcome {
             .with_exit_code(126)
     })?;
     let error = Command::new(&args.program).arg0(name).args(arguments).exec();
-    let failed = cannot_run(name, &error, missing);
+    let failed = cannot_run(&args.command, &error, missing);
     if !is_executable || error.kind() != io::ErrorKind::PermissionDenied {
         return Err(failed);
     }
@@ -63,10 +65,11 @@ pub(in crate::cli) fn why_missing(name: &OsStr) -> Option<NoProgram> {
 /// Why a command did not start, with the exit code of a shell: 127 for what is not there,
 /// 126 for what cannot be run. `missing` is what was found out before the walls stood.
 pub(in crate::cli) fn cannot_run(
-    name: &OsStr,
+    command: &[OsString],
     error: &io::Error,
     missing: Option<NoProgram>,
 ) -> CliError {
+    let name = command.first().map(OsString::as_os_str).unwrap_or_default();
     let is_about_the_file =
         matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied);
     let (reason, code) = match missing.filter(|_| is_about_the_file) {
@@ -83,6 +86,64 @@ pub(in crate::cli) fn cannot_run(
         None if error.kind() == io::ErrorKind::NotFound => (error.to_string(), 127),
         None => (error.to_string(), 126),
     };
-    CliError::failed(format!("cannot run {}: {reason}", Shown::path(name.as_ref())))
-        .with_exit_code(code)
+    let failed = CliError::failed(format!("cannot run {}: {reason}", Shown::path(name.as_ref())))
+        .with_exit_code(code);
+    let is_program = |word: &str| {
+        let search = std::env::var_os("PATH").unwrap_or_default();
+        sys::find_program(OsStr::new(word), &search).is_some()
+    };
+    match one_word(command, is_program).filter(|_| code == 127) {
+        Some(hint) => failed.with_hint(hint),
+        None => failed,
+    }
+}
+
+/// For a name with spaces in it: it is one word, and the ways to type it as several.
+fn one_word(command: &[OsString], is_program: impl Fn(&str) -> bool) -> Option<String> {
+    let (name, rest) = command.split_first()?;
+    let name = name.to_str()?;
+    let mut words = name.split_whitespace();
+    let first = words.next().filter(|_| words.next().is_some())?;
+    let rest: Vec<String> =
+        rest.iter().map(|word| word.to_str().map(str::to_owned)).collect::<Option<_>>()?;
+    let with_rest = |line: String| match rest.is_empty() {
+        true => line,
+        false => format!("{line} {}", command_line(&rest)),
+    };
+    // Such characters mean something to a shell alone.
+    let is_for_shell = name.contains(|c: char| "|&;<>()$`\\\"'*?[]#~={}\n".contains(c));
+    let plain = (!is_for_shell && is_program(first)).then(|| {
+        let words: Vec<String> = name.split_whitespace().map(str::to_owned).collect();
+        with_rest(format!("{NONO} run {}", command_line(&words)))
+    });
+    let script = with_rest(name.to_owned());
+    let by_shell = format!("{NONO} run sh -c {}", command_line(&[script]));
+    let ways = plain.into_iter().chain([by_shell]).collect::<Vec<_>>().join(", or: ");
+    Some(format!("the quotes make the command one word; {ways}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hint(words: &[&str]) -> Option<String> {
+        let command: Vec<OsString> = words.iter().map(OsString::from).collect();
+        one_word(&command, |word| ["rm", "touch", "git"].contains(&word))
+    }
+
+    #[test]
+    fn a_command_in_quotes_is_offered_without_them_and_by_a_shell() {
+        let told = |ways: &str| Some(format!("the quotes make the command one word; {ways}"));
+        assert_eq!(hint(&["rm -rf x"]), told("nono run rm -rf x, or: nono run sh -c 'rm -rf x'"));
+        assert_eq!(
+            hint(&["touch x", "a b"]),
+            told("nono run touch x 'a b', or: nono run sh -c 'touch x '\\''a b'\\'''")
+        );
+        // A shell alone knows these.
+        assert_eq!(hint(&["rm a; rm b"]), told("nono run sh -c 'rm a; rm b'"));
+        assert_eq!(hint(&["cd src"]), told("nono run sh -c 'cd src'"));
+        assert_eq!(hint(&["nosuch", "x"]), None);
+        assert_eq!(hint(&["rm "]), None);
+        assert_eq!(hint(&[]), None);
+    }
 }

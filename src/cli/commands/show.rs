@@ -1,4 +1,4 @@
-//! `nono rollback show`: one session, its snapshots, and what changed.
+//! `nono show`: one session, its snapshots, and what changed.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -23,6 +23,7 @@ use crate::cli::past::compared;
 use crate::cli::render::{Palette, absolute_time, byte_size, change_line, relative_time};
 use crate::cli::repositories::{Repositories, Told, repository_line};
 use crate::cli::unrecorded_changes::{Unrecorded, lines_of_step, told};
+use nono_engine::counted::counted;
 use nono_engine::diff::{self, Change, Comparison, Lost};
 use nono_engine::object::ContentHash;
 use nono_engine::path_text::{Shown, serde_paths};
@@ -36,7 +37,7 @@ use nono_engine::store::{LocalStore, ObjectSource};
 /// Paths that were left out by one rule are counted; so many others are named.
 const NAMED_PROBLEMS: usize = 10;
 
-/// Arguments of `nono rollback show`.
+/// Arguments of `nono show`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct ShowArgs {
     /// Id of a session, a prefix of it, `latest`, the newest one here, or `latest~N`, the one N
@@ -259,7 +260,7 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
         writeln!(out, "ended: {}", times(ended))?;
     }
     if !session.command.is_empty() {
-        writeln!(out, "command: {}", super::list::command(session))?;
+        writeln!(out, "command: {}", super::list::whole_command(session))?;
     }
     for path in &session.tracked_paths {
         writeln!(out, "tracked: {}", Shown::path(path))?;
@@ -282,10 +283,10 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
         let step = step.unwrap_or_default();
         writeln!(out)?;
         let time = absolute_time(*timestamp, &now);
-        let size = byte_size(*total_bytes);
+        let (files, size) = (counted(*file_count, "file", "files"), byte_size(*total_bytes));
         writeln!(
             out,
-            "{BOLD}snapshot {number}{BOLD:#}{what}{step}{label}  {time}, {file_count} files, {size}"
+            "{BOLD}snapshot {number}{BOLD:#}{what}{step}{label}  {time}, {files}, {size}"
         )?;
         writeln!(out, "  {DIM}root {}{DIM:#}", snapshot.merkle_root)?;
         if *number > 0 {

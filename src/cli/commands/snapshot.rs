@@ -25,6 +25,7 @@ use crate::cli::render::{Palette, byte_size, summary_line};
 use crate::config::{Settings, expand_patterns};
 use crate::sandbox::is_inside;
 use nono_engine::byte_path;
+use nono_engine::counted::counted;
 use nono_engine::diff::{Change, ChangeSummary, Comparison};
 use nono_engine::object::ContentHash;
 use nono_engine::path_text::{Shown, serde_paths};
@@ -266,13 +267,12 @@ fn print(report: &SnapshotReport, json: bool, context: &Context) -> Outcome {
     }
     if code != 0 && context.is_quiet() {
         let id = &report.session_id;
-        context.fall_short(format_args!(
-            "some paths could not be recorded ({NONO} rollback show {id})"
-        ));
+        context.fall_short(format_args!("some paths could not be recorded ({NONO} show {id})"));
     }
     let mut out = context.out_done(false);
     let SnapshotReport { session_id, number, file_count, total_bytes, changes, .. } = report;
-    write!(out, "{BOLD}{session_id}/{number}{BOLD:#}  {file_count} files, ")?;
+    let files = counted(*file_count, "file", "files");
+    write!(out, "{BOLD}{session_id}/{number}{BOLD:#}  {files}, ")?;
     write!(out, "{}", byte_size(*total_bytes))?;
     if *number > 0 {
         let summary = ChangeSummary::of(changes).with_touched(report.touched.len());
@@ -413,6 +413,6 @@ pub(in crate::cli) fn report_unstable(
         context.say(format_args!("  {} (snapshot {number})", Shown::path(path)));
     }
     if let Some(more) = files.len().checked_sub(NAMED_UNSTABLE).filter(|more| *more > 0) {
-        context.say(format_args!("  and {more} more: {NONO} rollback show --json {id}"));
+        context.say(format_args!("  and {more} more: {NONO} show --json {id}"));
     }
 }

@@ -16,7 +16,7 @@ use crate::cli::context::{BOLD, Context, YELLOW};
 use crate::cli::error::{CliError, moved_hint};
 use crate::cli::offer::NONO;
 use crate::cli::render::{Palette, relative_time, session_changes, summary_line};
-use crate::cli::repositories::Repositories;
+use crate::cli::repositories::{Repositories, repository_line};
 use crate::cli::restoring::{command, write_preview};
 use crate::cli::run_later::{self, RunLater};
 use crate::cli::unrecorded_changes::told;
@@ -85,6 +85,9 @@ struct Since {
     snapshot: u64,
     summary: ChangeSummary,
     changes: Vec<Change>,
+    /// The work in repositories, in words; git's own writes are none.
+    #[serde(skip)]
+    git: Vec<String>,
     /// Left-out paths of the session's first snapshot that are gone or different: no restore brings
     /// them back.
     lost: Vec<Lost>,
@@ -282,7 +285,8 @@ fn since(catalog: &Catalog, session: &SessionSummary) -> Result<Option<Since>, C
         RunLater::default()
     };
     let summary = ChangeSummary::of(&changes);
-    Ok(Some(Since { snapshot: number, summary, changes, lost, run_later }))
+    let git = Repositories::of(&now, &last, now.manifest(), &changes)?.lines_of_work();
+    Ok(Some(Since { snapshot: number, summary, changes, git, lost, run_later }))
 }
 
 /// Names what cannot be restored.
@@ -329,20 +333,25 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
             } else if let Some(undone) = undone {
                 writeln!(out, "{undone}")?;
             }
-            if let Some(Since { snapshot, changes, lost, run_later, .. }) = &report.since {
+            if let Some(Since { snapshot, changes, git, lost, run_later, .. }) = &report.since {
                 if let Some(line) = run_later.line() {
                     writeln!(out, "  {YELLOW}{line}{YELLOW:#}")?;
                 }
-                let none = if changes.is_empty() { " nothing" } else { "" };
+                let files: Vec<Change> =
+                    changes.iter().filter(|change| !change.is_in_git()).cloned().collect();
+                let is_same = files.is_empty() && git.is_empty();
+                let none = if is_same { " nothing" } else { "" };
                 writeln!(out, "different now from snapshot {id}/{snapshot}:{none}")?;
-                let (git, files): (Vec<_>, Vec<_>) =
-                    changes.iter().cloned().partition(Change::is_in_git);
                 if !files.is_empty() {
-                    let sum = summary_line(&ChangeSummary::of(changes), &palette);
-                    let sum = Some(sum).filter(|_| changes.len() > 1);
+                    let of_files = summary_line(&ChangeSummary::of(&files), &palette);
+                    let sum: Vec<&str> =
+                        std::iter::once(&of_files).chain(git).map(String::as_str).collect();
+                    let sum = Some(sum.join(", ")).filter(|_| files.len() + git.len() > 1);
                     write_preview(&mut out, &files, sum.as_deref(), &session.tracked_paths)?;
-                } else if !git.is_empty() {
-                    writeln!(out, "{}", summary_line(&ChangeSummary::of(&git), &palette))?;
+                } else {
+                    for line in git {
+                        writeln!(out, "{}", repository_line(line, &palette))?;
+                    }
                 }
                 write_lost(&mut out, lost, context)?;
             }
@@ -367,7 +376,7 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
     }
     let Interrupted { restores, runs, .. } = &report.interrupted;
     for id in restores {
-        writeln!(out, "interrupted restore: {id}  (to finish it: {NONO} rollback resume {id})")?;
+        writeln!(out, "interrupted restore: {id}  (to finish it: {NONO} resume {id})")?;
     }
     #[cfg(feature = "container")]
     for waiting in &report.interrupted.container_restores {
@@ -379,10 +388,10 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
         )?;
     }
     for id in runs {
-        writeln!(out, "interrupted run: {id}  (what it did: {NONO} rollback show {id})")?;
+        writeln!(out, "interrupted run: {id}  (what it did: {NONO} show {id})")?;
     }
     for id in &report.interrupted.unbegun {
-        writeln!(out, "killed before its first snapshot: {id}  ({NONO} rollback cleanup {id})")?;
+        writeln!(out, "killed before its first snapshot: {id}  ({NONO} cleanup {id})")?;
     }
     if let Some(Mishap { client, what, .. }) = report.mishaps.last() {
         let [client, what] = [client, what].map(|text| Shown::bytes(text.as_bytes()));
@@ -393,7 +402,7 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
         writeln!(out, "{YELLOW}{found}{YELLOW:#}  ({advice})")?;
     }
     for id in &report.unreadable {
-        writeln!(out, "cannot be read: {id}  ({NONO} rollback verify {id})")?;
+        writeln!(out, "cannot be read: {id}  ({NONO} verify {id})")?;
     }
     Ok(out.flush()?)
 }

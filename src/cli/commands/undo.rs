@@ -26,6 +26,7 @@ use crate::cli::restoring::{
 use crate::cli::shell_word::shell_word;
 use crate::cli::state_at::exact;
 use crate::cli::when::{When, when};
+use nono_engine::counted::counted;
 use nono_engine::path_text::Shown;
 use nono_engine::restore::{RecoveryReport, RestoreReport};
 use nono_engine::session::{
@@ -95,7 +96,7 @@ impl UndoArgs {
                         "{word} is a state; undo takes back what a session or a step did"
                     ))
                     .with_hint(format!(
-                        "that state: {NONO} rollback restore {id}/{number}; what its step did: \
+                        "that state: {NONO} restore {id}/{number}; what its step did: \
                          {NONO} undo --step {id}#{number}",
                         id = session.id()
                     ))),
@@ -201,7 +202,10 @@ pub(in crate::cli) fn run(
     refuse_repeated(finished, &catalog, "undo")?;
     let history = History::read(&catalog, &Place::current(Purpose::Restoring)?)
         .map_err(|error| args.elsewhere(error.into(), &catalog))?;
-    args.refuse_without_terminal(context)?;
+    // A path that means nothing is told first.
+    if args.part.is_everything() {
+        args.refuse_without_terminal(context)?;
+    }
     if let Some(since) = &args.since {
         return undo_since(args, since, &history, &catalog, context);
     }
@@ -278,7 +282,7 @@ fn undo_since(
             exact(begin)
         )));
     }
-    let count = if meant.len() == 1 { "1 session" } else { &*format!("{} sessions", meant.len()) };
+    let count = counted(meant.len(), "session", "sessions");
     if !args.json {
         context.say(format_args!("{count} here began since {}:", exact(begin)));
         for (summary, _) in &meant {
@@ -368,7 +372,7 @@ fn undo_named(
     if is_nothing(&plan) && !plan.has_kept_newer() {
         let id = session.id();
         return Err(CliError::failed(format!("nothing of session {id} is left to undo"))
-            .with_hint(format!("{NONO} rollback show {id}")));
+            .with_hint(format!("{NONO} show {id}")));
     }
     let place = Place::current(Purpose::Restoring)?;
     let history = History::read(catalog, &place).ok();
@@ -406,9 +410,7 @@ fn say_last_snapshot(
     for number in session.recorded_numbers()?.into_iter().rev() {
         if session.manifest(number)?.manifest.kind == SnapshotKind::Ordinary {
             let id = session.id();
-            context.say(format_args!(
-                "  back to the last snapshot: {NONO} rollback restore {id}/{number}"
-            ));
+            context.say(format_args!("  back to the last snapshot: {NONO} restore {id}/{number}"));
             break;
         }
     }
@@ -433,6 +435,7 @@ fn undo(
     plan: RestoreReport,
     context: &Context,
 ) -> Outcome {
+    args.refuse_without_terminal(context)?;
     work.asked_by = AskedBy::Undo { is_next };
     work.force = args.conflicts.force;
     work.is_for_program = args.json;
@@ -442,7 +445,7 @@ fn undo(
         let id = &summary.session_id;
         context.warn(format_args!(
             "nothing of session {id} can be undone now; an earlier one is undone by its id ({NONO} \
-             rollback list)"
+             list)"
         ));
         if plan.touched.is_empty() && plan.is_complete() && !args.dry_run {
             if args.json {
@@ -524,6 +527,6 @@ fn nothing_left(history: &History, args: &UndoArgs) -> CliError {
     let error = CliError::failed("nothing is left to undo here");
     match history.redo() {
         Ok(Ok(_)) => error.with_hint(format!("take the last undo back: {NONO} redo")),
-        _ => error.with_hint(format!("`{NONO} rollback list --path .` shows what is recorded")),
+        _ => error.with_hint(format!("`{NONO} list --path .` shows what is recorded")),
     }
 }

@@ -1,4 +1,4 @@
-//! `nono rollback usage`: how much space sessions take, by project.
+//! `nono usage`: how much space sessions take, by project.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -21,7 +21,7 @@ use nono_engine::gc::{
 use nono_engine::path_text::{Shown, serde_path, serde_paths};
 use nono_engine::session::{Catalog, SessionSummary, project_of};
 
-/// Arguments of `nono rollback usage`.
+/// Arguments of `nono usage`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct UsageArgs {
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `nono rollback verify`: every manifest and every byte, and mending what can be mended.
+//! `nono verify`: every manifest and every byte, and mending what can be mended.
 
 use std::collections::BTreeMap;
 #[cfg(feature = "archive")]
@@ -20,6 +20,7 @@ use crate::cli::progress::Bar;
 #[cfg(feature = "archive")]
 use crate::cli::remote_copies;
 use crate::cli::render::byte_size;
+use nono_engine::counted::counted;
 use nono_engine::object::ContentHash;
 use nono_engine::path_text::Shown;
 #[cfg(feature = "archive")]
@@ -31,7 +32,7 @@ use nono_engine::store::{Compression, LocalStore};
 use nono_engine::sys::{self, Dir};
 use nono_engine::verify::{Proved, Verifier, VerifyError, VerifyOptions, VerifyReport};
 
-/// Arguments of `nono rollback verify`.
+/// Arguments of `nono verify`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct VerifyArgs {
     /// Id of a session, a prefix of it, or `latest` [default: the newest one here]
@@ -244,13 +245,9 @@ fn print(reports: &[Report], context: &Context) -> Result<(), CliError> {
         };
         let id = &verified.session_id;
         let size = byte_size(verified.bytes_checked);
-        let snapshots = verified.snapshots.len();
-        let plural = if snapshots == 1 { "" } else { "s" };
-        writeln!(
-            out,
-            "{BOLD}{id}{BOLD:#}  {verdict}  {snapshots} snapshot{plural}, {} objects, {size}",
-            verified.objects_checked
-        )?;
+        let snapshots = counted(verified.snapshots.len(), "snapshot", "snapshots");
+        let objects = counted(verified.objects_checked, "object", "objects");
+        writeln!(out, "{BOLD}{id}{BOLD:#}  {verdict}  {snapshots}, {objects}, {size}")?;
         if let Some(repair) = repair {
             print_repair(repair, &mut out)?;
         }

@@ -148,7 +148,7 @@ impl<'a> Entered<'a> {
             let surroundings = surroundings()?;
             explain_failure(policy, &command, profile.is_some(), &surroundings, context);
         }
-        ended.map_err(|error| not_started(&command[0], &error))
+        ended.map_err(|error| not_started(&command, &error))
     }
 
     /// A command begins in a directory that the fork shows: here, or at the top of its project.

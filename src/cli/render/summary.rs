@@ -66,7 +66,8 @@ pub fn summary_with_git(summary: &ChangeSummary, git: Option<&str>, palette: &Pa
     let of_git = match (summary.in_git, git) {
         (0, _) => None,
         (_, Some(git)) => Some(git.to_owned()),
-        (count, None) => Some(format!(".git: {count} {}", plural(count, "change", "changes"))),
+        // A number of paths in it says nothing to a person.
+        (_, None) => Some(".git changed".to_owned()),
     };
     let of_files = (!shown.is_empty()).then(|| shown.join(" "));
     let parts: Vec<String> = of_files.into_iter().chain(of_git).collect();
@@ -160,9 +161,9 @@ mod tests {
         assert_eq!(line(summary), "~1 modified, 5 touched");
         assert_eq!(line(ChangeSummary::default().with_touched(1)), "no changes, 1 touched");
         let summary = ChangeSummary { in_git: 12, ..Default::default() };
-        assert_eq!(line(summary), ".git: 12 changes");
+        assert_eq!(line(summary), ".git changed");
         let summary = ChangeSummary { modified: 1, in_git: 1, touched: 2, ..Default::default() };
-        assert_eq!(line(summary), "~1 modified, .git: 1 change, 2 touched");
+        assert_eq!(line(summary), "~1 modified, .git changed, 2 touched");
     }
 
     #[test]

@@ -19,7 +19,7 @@ use nono_engine::session::Catalog;
 use nono_engine::snapshot::{SessionDir, SnapshotManifest};
 use nono_engine::store::{ObjectSource, StoreError};
 
-use words::{brief, staying, tell};
+use words::{brief_of, staying, tell, with_refs};
 pub(super) use words::{conflict_text, without_commits};
 
 /// Maximum number of lines about repositories.
@@ -145,26 +145,32 @@ impl Repositories {
         Ok(Self::of(&store, old, new, &changes)?)
     }
 
-    /// The repositories in one line, if a ref of one of them moved.
+    /// The repositories in one line, if something in one of them changed.
     pub(super) fn brief(&self) -> Option<String> {
-        let has_moved = self.found.iter().any(|found| !found.moves.is_empty());
-        has_moved.then(|| self.lines().join(", "))
+        let lines = self.lines();
+        (!lines.is_empty()).then(|| lines.join(", "))
     }
 
-    /// One line for each repository: `.git: 1 commit`, or `.git: 14 changes` where no ref moved.
+    /// One line for each repository: `.git: 1 commit`, `.git: 2 files staged`, and `.git: git's own
+    /// files` where nothing is anybody's work.
     pub(super) fn lines(&self) -> Vec<String> {
-        let line = |(git_dir, count): (&Path, u64)| {
-            let name = self.shown(git_dir);
-            let inside = self.found.iter().filter(|found| found.git_dir.starts_with(git_dir));
-            let moved = inside.filter(|found| !found.is_new && !found.is_gone);
-            match moved.filter_map(|found| brief(&found.moves, &found.git_dir)).next() {
-                Some(brief) => format!("{name}: {brief}"),
-                None => {
-                    format!("{name}: {count} {}", if count == 1 { "change" } else { "changes" })
-                }
-            }
-        };
-        self.counts().into_iter().map(line).collect()
+        let told = self.counts().into_iter().map(|(git_dir, _)| {
+            let line = self.line_of(git_dir);
+            line.unwrap_or_else(|| format!("{}: only git's own files", self.shown(git_dir)))
+        });
+        told.collect()
+    }
+
+    /// As [`lines`](Self::lines), without the repositories in which git alone wrote.
+    pub(super) fn lines_of_work(&self) -> Vec<String> {
+        self.counts().into_iter().filter_map(|(git_dir, _)| self.line_of(git_dir)).collect()
+    }
+
+    /// The work in an outermost git directory: its own, or that of the first one in it.
+    fn line_of(&self, git_dir: &Path) -> Option<String> {
+        let mut inside = self.found.iter().filter(|found| found.git_dir.starts_with(git_dir));
+        let brief = inside.find_map(brief_of)?;
+        Some(format!("{}: {brief}", self.shown(git_dir)))
     }
 
     /// Counts the changes outside; changes in repositories are counted apart.
@@ -208,16 +214,17 @@ impl Repositories {
                 true => " in part: not all of it was asked for",
                 false => "",
             };
+            let refs = with_refs(&repository.refs);
             match (repository.is_new, repository.is_gone) {
                 (true, _) => lines.push(match told {
-                    Told::Done => format!("{place}a new repository"),
-                    Told::Restored => format!("{place}the repository is back{in_part}"),
-                    Told::Planned => format!("{place}the repository would be back{in_part}"),
+                    Told::Done => format!("{place}a new repository{refs}"),
+                    Told::Restored => format!("{place}the repository is back{in_part}{refs}"),
+                    Told::Planned => format!("{place}the repository would be back{in_part}{refs}"),
                 }),
                 (_, true) => lines.push(match told {
-                    Told::Done => format!("{place}the repository is gone"),
-                    Told::Restored => format!("{place}the repository is removed"),
-                    Told::Planned => format!("{place}the repository would be removed"),
+                    Told::Done => format!("{place}the repository is gone{refs}"),
+                    Told::Restored => format!("{place}the repository is removed{refs}"),
+                    Told::Planned => format!("{place}the repository would be removed{refs}"),
                 }),
                 _ => {
                     let moved = tell(&repository.moves, &repository.git_dir, told);
@@ -248,7 +255,7 @@ pub(super) fn repository_line(line: &str, palette: &Palette) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nono_engine::git::{Move, Oid};
+    use nono_engine::git::{GitWork, Move, Oid, RefAt, StagedFile};
 
     fn oid(digit: char) -> Oid {
         Oid::from_hex(digit.to_string().repeat(40).as_bytes()).unwrap()
@@ -266,6 +273,8 @@ mod tests {
             is_partial: false,
             is_gone: false,
             moves,
+            work: GitWork::default(),
+            refs: Vec::new(),
             stays: Vec::new(),
         };
         let repositories = Repositories { found: vec![found], roots: vec!["/p".into()] };
@@ -278,6 +287,54 @@ mod tests {
     }
 
     #[test]
+    fn the_work_in_a_git_directory_is_told_in_words_and_never_as_a_number_of_paths() {
+        let staged = |path: &str, is_there: bool| StagedFile {
+            path: path.into(),
+            object: is_there.then(|| oid('a')),
+        };
+        let lines = |work: GitWork| {
+            let found = RepositoryChange {
+                git_dir: "/nowhere/.git".into(),
+                path_count: 17,
+                is_new: false,
+                is_partial: false,
+                is_gone: false,
+                moves: Vec::new(),
+                work,
+                refs: Vec::new(),
+                stays: Vec::new(),
+            };
+            let one = Repositories { found: vec![found.clone()], roots: vec!["/nowhere".into()] };
+            let refs = vec![RefAt { name: "refs/heads/main".into(), commit: oid('b') }];
+            let gone = RepositoryChange { is_gone: true, refs, ..found };
+            let gone = Repositories { found: vec![gone], roots: vec!["/nowhere".into()] };
+            (one.lines(), one.lines_of_work(), gone.lines())
+        };
+        let (own, work, gone) = lines(GitWork::default());
+        assert_eq!((own, work), (vec![".git: only git's own files".to_owned()], vec![]));
+        assert_eq!(gone, [".git: gone (main)"]);
+        // No commit yet.
+        let files = vec![staged("a", true), staged("b", true), staged("c", false)];
+        let (told, ..) = lines(GitWork { staged: files.clone(), ..GitWork::default() });
+        assert_eq!(told, [".git: 2 files staged, 1 file unstaged"]);
+        // A commit that cannot be read.
+        let (told, ..) =
+            lines(GitWork { staged: files, commit: Some(oid('c')), ..GitWork::default() });
+        assert_eq!(told, [".git: 3 files staged otherwise"]);
+        let (told, ..) = lines(GitWork {
+            begun: vec!["merge".into()],
+            gone_objects: 1,
+            names: ["config", "hooks", "info", "x", "y"].map(str::to_owned).to_vec(),
+            ..GitWork::default()
+        });
+        assert_eq!(
+            told,
+            [".git: merge under way, 1 object file is gone, settings changed, hooks changed, \
+              rules of info/ changed, 2 more changed"]
+        );
+    }
+
+    #[test]
     fn a_repository_is_one_row_of_a_review() {
         let repository = |git_dir: &str| RepositoryChange {
             git_dir: git_dir.into(),
@@ -286,6 +343,8 @@ mod tests {
             is_partial: false,
             is_gone: false,
             moves: Vec::new(),
+            work: GitWork::default(),
+            refs: Vec::new(),
             stays: Vec::new(),
         };
         let found = vec![repository("/p/.git"), repository("/p/.git/modules/sub")];
@@ -305,7 +364,7 @@ mod tests {
         let touched = vec!["/p/.git/index".into(), "/p/b".into()];
         let comparison = Comparison { changes: changes.to_vec(), touched };
         let summary = repositories.summary(&changes, &comparison.touched, &Palette::plain());
-        assert_eq!(summary, "+2 files, 1 touched, .git: 4 changes");
+        assert_eq!(summary, "+2 files, 1 touched, .git: only git's own files");
         let rows = repositories.collapsed(comparison);
         assert_eq!(rows.touched, [PathBuf::from("/p/b")]);
         let rows: Vec<_> =

@@ -3,13 +3,16 @@
 use std::path::Path;
 
 use super::{MAX_LINES, Told};
-use crate::cli::commits::{Between, between, missing};
-use nono_engine::git::{Head, Move, Oid, RemoteBranch, RepositoryChange};
+use crate::cli::commits::{Between, as_committed, between, missing};
+use nono_engine::counted::counted;
+use nono_engine::git::{GitWork, Head, Move, Oid, RefAt, RemoteBranch, RepositoryChange};
 use nono_engine::path_text::Shown;
 use nono_engine::restore::RepositoryConflict;
 
 /// Maximum number of parts of a line about the moves of a repository.
 const MAX_BRIEF: usize = 4;
+/// Maximum number of changed files of a git directory that are named.
+const MAX_NAMES: usize = 3;
 
 /// Refs that a restore set to commits that the repository does not have, in words.
 pub(in crate::cli) fn without_commits(restored: &[RepositoryChange]) -> Vec<String> {
@@ -33,6 +36,12 @@ pub(in crate::cli) fn without_commits(restored: &[RepositoryChange]) -> Vec<Stri
 /// The message about a git directory that is in the way of a restore.
 pub(in crate::cli) fn conflict_text(git_dir: &Path, conflict: &RepositoryConflict) -> String {
     let moves = match conflict {
+        RepositoryConflict::Removed { refs } => {
+            return format!("the repository was removed after the session{}", with_refs(refs));
+        }
+        RepositoryConflict::Made { refs } => {
+            return format!("the repository was made after the session{}", with_refs(refs));
+        }
         RepositoryConflict::AtWork { lock } => {
             let lock = Shown::path(lock);
             return format!(
@@ -69,7 +78,7 @@ fn commits_among(counts: &[Option<Between>]) -> Option<String> {
 
 /// The moves of one repository in a few words: `1 commit, new: feature, now on feature`. `None`:
 /// nothing moved.
-pub(super) fn brief(moves: &[Move], git_dir: &Path) -> Option<String> {
+fn brief(moves: &[Move], git_dir: &Path) -> Option<String> {
     let counts = counts_of(moves, git_dir);
     let mut parts: Vec<String> = commits_among(&counts).into_iter().collect();
     let remote = moves.iter().filter(|change| change.is_of_remote()).count();
@@ -102,6 +111,89 @@ pub(super) fn brief(moves: &[Move], git_dir: &Path) -> Option<String> {
         parts.push(format!("{more} more"));
     }
     (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// The work of one repository in a few words: its moves, staged files, operations, settings.
+/// `None`: all that changed is git's own.
+pub(super) fn brief_of(repository: &RepositoryChange) -> Option<String> {
+    let RepositoryChange { git_dir, moves, work, refs, .. } = repository;
+    if repository.is_new {
+        return Some(format!("new{}", with_names(refs)));
+    }
+    if repository.is_gone {
+        return Some(format!("gone{}", with_names(refs)));
+    }
+    let parts: Vec<String> =
+        brief(moves, git_dir).into_iter().chain(work_of(work, git_dir)).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// The work beside HEAD and the refs, each kind in a few words.
+fn work_of(work: &GitWork, git_dir: &Path) -> Vec<String> {
+    let mut parts = Vec::new();
+    parts.extend(work.begun.iter().map(|operation| format!("{operation} under way")));
+    parts.extend(work.ended.iter().map(|operation| format!("{operation} ended")));
+    parts.extend(staged_parts(work, git_dir));
+    if work.is_index_unclear {
+        parts.push("the index changed".to_owned());
+    }
+    if work.gone_objects > 0 {
+        let objects = counted(work.gone_objects, "object file is", "object files are");
+        parts.push(format!("{objects} gone"));
+    }
+    let named = work.names.iter().map(|name| match name.as_str() {
+        "config" => "settings changed".to_owned(),
+        "hooks" => "hooks changed".to_owned(),
+        "info" => "rules of info/ changed".to_owned(),
+        "reftable" => "refs changed (reftable)".to_owned(),
+        name => format!("{} changed", Shown::bytes(name.as_bytes())),
+    });
+    parts.extend(named.take(MAX_NAMES));
+    if let Some(more @ 1..) = work.names.len().checked_sub(MAX_NAMES) {
+        parts.push(format!("{more} more changed"));
+    }
+    parts
+}
+
+/// `2 files staged, 1 file unstaged`. A file that is in the index as in the commit is unstaged.
+/// Where the commit cannot be read, only the number of files is known.
+fn staged_parts(work: &GitWork, git_dir: &Path) -> Vec<String> {
+    let count = work.staged.len();
+    if count == 0 {
+        return Vec::new();
+    }
+    let objects = git_dir.join("objects");
+    let unstaged = match &work.commit {
+        Some(commit) => as_committed(&objects, commit, &work.staged),
+        // Before the first commit, a file that leaves the index is unstaged.
+        None => Some(work.staged.iter().filter(|file| file.object.is_none()).count()),
+    };
+    let Some(unstaged) = unstaged else {
+        return vec![format!("{} staged otherwise", counted(count, "file", "files"))];
+    };
+    let part = |count: usize, word: &str| {
+        (count > 0).then(|| format!("{} {word}", counted(count, "file", "files")))
+    };
+    let parts = [part(count - unstaged, "staged"), part(unstaged, "unstaged")];
+    parts.into_iter().flatten().collect()
+}
+
+/// ` (main, tag v0, 3 more)`, or nothing where there are no refs.
+fn with_names(refs: &[RefAt]) -> String {
+    in_brackets(refs, |it| ref_name(&it.name))
+}
+
+/// ` (main at 1f8dee5, tag v0 at 1f8dee5, 3 more)`, or nothing where there are no refs.
+pub(super) fn with_refs(refs: &[RefAt]) -> String {
+    in_brackets(refs, |it| format!("{} at {}", ref_name(&it.name), it.commit.short()))
+}
+
+fn in_brackets(refs: &[RefAt], shown: impl Fn(&RefAt) -> String) -> String {
+    let mut named: Vec<String> = refs.iter().take(MAX_BRIEF - 1).map(shown).collect();
+    if let Some(more @ 1..) = refs.len().checked_sub(named.len()) {
+        named.push(format!("{more} more"));
+    }
+    if named.is_empty() { String::new() } else { format!(" ({})", named.join(", ")) }
 }
 
 /// Commits between the two ends of each move, where both are commits.
@@ -142,10 +234,9 @@ pub(super) fn tell(moves: &[Move], git_dir: &Path, told: Told) -> Vec<String> {
             Told::Planned => undone(change, count, "would be"),
         });
     }
-    match remote {
-        0 => {}
-        1 => lines.push("1 remote-tracking branch moved".to_owned()),
-        count => lines.push(format!("{count} remote-tracking branches moved")),
+    if remote > 0 {
+        let branches = counted(remote, "remote-tracking branch", "remote-tracking branches");
+        lines.push(format!("{branches} moved"));
     }
     lines
 }
@@ -174,11 +265,8 @@ pub(super) fn staying(branches: &[RemoteBranch]) -> Vec<String> {
 }
 
 fn commits(count: usize, is_partial: bool) -> String {
-    match (count, is_partial) {
-        (count, true) => format!("more than {count} commits"),
-        (1, _) => "1 commit".to_owned(),
-        (count, _) => format!("{count} commits"),
-    }
+    let counted = counted(count, "commit", "commits");
+    if is_partial { format!("more than {counted}") } else { counted }
 }
 
 fn done(change: &Move, count: Option<Between>) -> String {

@@ -217,7 +217,7 @@ impl AnotherHome {
         }
         if let Some(id) = &report.state_before {
             context.say(format_args!(
-                "what was overwritten is kept: {NONO} rollback restore {id} --force brings it back"
+                "what was overwritten is kept: {NONO} restore {id} --force brings it back"
             ));
         }
         Ok(())

@@ -329,7 +329,7 @@ impl<'a> Restoring<'a> {
         let id = self.manager.session().id();
         Some(format!(
             "make space on that disk and repeat this, or remove first what goes anyway: {NONO} \
-             rollback restore {id}/{} {flags}{paths}",
+             restore {id}/{} {flags}{paths}",
             self.number
         ))
     }

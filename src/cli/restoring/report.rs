@@ -16,7 +16,8 @@ use crate::cli::render::{Palette, change_line, change_word};
 use crate::cli::repositories::{Repositories, Told, conflict_text, repository_line};
 use crate::cli::shell_word::shell_word;
 use crate::cli::unrecorded_changes::{report_lost, say_rebuildable};
-use nono_engine::diff::Change;
+use nono_engine::counted::counted;
+use nono_engine::diff::{Change, ChangeType};
 use nono_engine::path_text::Shown;
 use nono_engine::restore::{
     Conflict, KeepBefore, OnConflict, OverwrittenEdit, RestoreReport, Skipped, UserEdit,
@@ -59,7 +60,7 @@ impl AskedBy {
             Self::Redo { is_next } if is_here => {
                 format!("undo it again: {}", undo_command(session, is_next))
             }
-            _ => format!("undo this: {NONO} rollback restore {session}/{safety}"),
+            _ => format!("undo this: {NONO} restore {session}/{safety}"),
         }
     }
 }
@@ -104,7 +105,13 @@ pub(super) fn print_outcome(
     let palette = Palette::coloured();
     let project = named_project(roots);
     if report.is_refused() || !context.is_quiet() {
-        print_conflicts(&report.conflicts, known, roots, context);
+        // A path that was asked for and is gone: to bring it back costs nothing that came later.
+        let is_free = |conflict: &&Conflict| {
+            let is_gone = conflict.change_type == ChangeType::Deleted;
+            is_gone && asked_by == AskedBy::Restore && report.on_conflict == OnConflict::Overwrite
+        };
+        let told: Vec<_> = report.conflicts.iter().filter(|it| !is_free(it)).cloned().collect();
+        print_conflicts(&told, known, roots, context);
     }
     let id = format!("{BOLD}{}/{}{BOLD:#}", report.session_id, report.snapshot);
     let repositories = Repositories::restored(&report.repositories, roots);
@@ -176,10 +183,8 @@ pub(super) fn print_outcome(
     report_lost(&report.lost, context);
     let lost = report.lost_for_good().count();
     if lost > 0 {
-        let what = match lost {
-            1 => "1 path that is not recorded cannot come back".to_owned(),
-            count => format!("{count} paths that are not recorded cannot come back"),
-        };
+        let one = "path that is not recorded cannot come back";
+        let what = counted(lost, one, "paths that are not recorded cannot come back");
         context.warn(format_args!("{what}, see above (--rollback-include keeps such a path)"));
     }
     for Skipped { path, reason } in report.blocked.iter().take(context.at_most(NAMED_PATHS)) {
@@ -316,8 +321,7 @@ pub(in crate::cli) fn say_overwritten(report: &RestoreReport, context: &Context)
         ));
         if let Some(path) = shell_word(path) {
             let id = &report.session_id;
-            context
-                .say(format_args!("  bring it back: {NONO} rollback restore {id}/{step} {path}"));
+            context.say(format_args!("  bring it back: {NONO} restore {id}/{step} {path}"));
         }
     }
     let more = report.overwritten.len().saturating_sub(NAMED);
@@ -368,8 +372,7 @@ fn say_paths(what: &str, paths: &[PathBuf], roots: &[PathBuf], context: &Context
     }
     let named = outermost.iter().take(NAMED).map(|(path, inside)| match inside {
         0 => shown(path),
-        1 => format!("{} (with 1 path in it)", shown(path)),
-        count => format!("{} (with {count} paths in it)", shown(path)),
+        count => format!("{} (with {} in it)", shown(path), counted(*count, "path", "paths")),
     });
     let named = named.collect::<Vec<_>>().join(", ");
     let others = match outermost.len().saturating_sub(NAMED) {
@@ -452,10 +455,7 @@ fn is_closed(path: &Path) -> bool {
 /// Names the ways to restore what the store has no space to keep.
 fn offer_the_rest(report: &RestoreReport, session: &Path, roots: &[PathBuf], context: &Context) {
     let RestoreReport { session_id, snapshot, not_kept, .. } = report;
-    let what = match not_kept.len() {
-        1 => "1 path stays as it is".to_owned(),
-        count => format!("{count} paths stay as they are"),
-    };
+    let what = counted(not_kept.len(), "path stays as it is", "paths stay as they are");
     let disk = sys::mount_point(session);
     let is_shared = roots.iter().any(|root| sys::mount_point(root) == disk);
     let also = if is_shared { " (the project is on it, too)" } else { "" };
@@ -472,7 +472,7 @@ fn offer_the_rest(report: &RestoreReport, session: &Path, roots: &[PathBuf], con
     };
     let force = if report.on_conflict == OnConflict::Overwrite { " --force" } else { "" };
     context.say(format_args!(
-        "  to lose it: {NONO} rollback restore {session_id}/{snapshot} \
+        "  to lose it: {NONO} restore {session_id}/{snapshot} \
          --no-safety-snapshot{force} {}",
         words.join(" ")
     ));

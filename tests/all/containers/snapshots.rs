@@ -50,6 +50,14 @@ fn a_snapshot_holds_image_volumes_changed_files_and_configuration() {
     let image = record["image"]["committed"]["reference"].as_str().unwrap();
     let found = daemon.inspect(image);
     assert_eq!(found["Config"]["Labels"]["io.nono.session"], taken["session_id"]);
+    let (name, session) = (&container.name, taken["session_id"].as_str().unwrap());
+    for command in ["show", "restore", "delete", "list", "validate", "diff"] {
+        let offered = crate::completing::offered(&fixture, &["nono", "container", command, ""]);
+        assert!(offered.contains(name) && offered.iter().any(|it| it == session), "{offered:?}");
+    }
+    let number = format!("{name}/");
+    let numbers = crate::completing::offered(&fixture, &["nono", "container", "show", &number]);
+    assert_eq!(numbers, [format!("{name}/0")]);
     let cat = |path: &str| {
         daemon.nono(&fixture, &["rollback", "cat", &id(&taken), path]).success().stdout
     };

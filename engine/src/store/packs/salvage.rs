@@ -13,6 +13,7 @@ use super::cache::BlockCache;
 use super::format::{Entry, HEADER_BYTES, Kind, RECORD_BYTES};
 use super::writer::Limits;
 use super::{Pack, Unreadable, packs_dir};
+use crate::counted::counted;
 use crate::layout;
 use crate::object::ContentHash;
 use crate::path_text::{Shown, to_path};
@@ -238,7 +239,8 @@ impl LocalStore {
             writer.seal()?;
         }
         let count = copied.len();
-        tracing::warn!("{count} objects were taken out of {}", Shown::path(&dir.path_of(name)));
+        let objects = counted(count, "object was", "objects were");
+        tracing::warn!("{objects} taken out of {}", Shown::path(&dir.path_of(name)));
         salvaged.objects.extend(copied);
         Ok(is_all)
     }

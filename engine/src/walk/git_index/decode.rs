@@ -3,7 +3,7 @@
 //! The reader knows nothing but paths and the name of a shared index. It looks into no extension,
 //! recurses nowhere, and takes no more memory than the limits say, whatever the bytes are.
 
-use super::Paths;
+use super::{Paths, StagedEntries, StagedEntry};
 use crate::object::ContentHash;
 
 const SIGNATURE: &[u8] = b"DIRC";
@@ -41,6 +41,23 @@ pub(super) fn staged(bytes: &[u8]) -> Option<ContentHash> {
             text.push(0);
         });
         decoded.ok().filter(|decoded| decoded.shared.is_none()).map(|_| ContentHash::of(&text))
+    };
+    read(20).or_else(|| read(32))
+}
+
+/// The staged entries of an index. `None`: it cannot be read, or a part of it is in a shared index.
+pub(super) fn staged_entries(bytes: &[u8]) -> Option<StagedEntries> {
+    let read = |hash_bytes: usize| {
+        let mut entries = StagedEntries::new();
+        let decoded = decode_with(bytes, hash_bytes, |entry, path| {
+            let at = |from: usize, count: usize| entry.get(from..from + count).unwrap_or_default();
+            let mode = number(at(MODE_AT, 4)).unwrap_or_default();
+            let flags = at(STAT_BYTES + hash_bytes, 2);
+            let stage = flags.first().map_or(0, |flags| flags >> 4 & 3);
+            let object = hex::encode(at(STAT_BYTES, hash_bytes)).into();
+            entries.insert((path.to_vec(), stage), StagedEntry { mode, object });
+        });
+        decoded.ok().filter(|decoded| decoded.shared.is_none()).map(|_| entries)
     };
     read(20).or_else(|| read(32))
 }

@@ -11,6 +11,7 @@
 
 mod decode;
 
+use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -156,6 +157,23 @@ fn read(top: &Path) -> Result<(Paths, Paths), String> {
 /// told.
 pub(crate) fn staged(index: &[u8]) -> Option<ContentHash> {
     decode::staged(index)
+}
+
+/// A staged file.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct StagedEntry {
+    /// As git has it: the kind, and whether it can be executed.
+    pub(crate) mode: u32,
+    /// The name of its object, in hexadecimal.
+    pub(crate) object: Box<str>,
+}
+
+/// Staged files by path and stage: 0, or 1 to 3 for the sides of a conflict.
+pub(crate) type StagedEntries = BTreeMap<(Vec<u8>, u8), StagedEntry>;
+
+/// The staged files of an index; `None` if they cannot be told.
+pub(crate) fn staged_entries(index: &[u8]) -> Option<StagedEntries> {
+    decode::staged_entries(index)
 }
 
 /// Paths in the order of their bytes.

@@ -191,7 +191,13 @@ fn times_of_files_stage_nothing_and_contents_do() {
     fs::write(temp.path().join("b"), "other").unwrap();
     git(temp.path(), &["add", "b"]);
     assert_ne!(staged().1, before);
+    let index = fs::read(temp.path().join(".git/index")).unwrap();
+    let entries = super::staged_entries(&index).unwrap();
+    let added = &entries[&(b"b".to_vec(), 0)];
+    assert_eq!(added.mode, 0o100_644);
+    git(temp.path(), &["cat-file", "-e", &added.object]);
     git(temp.path(), &["update-index", "--split-index"]);
+    assert_eq!(super::staged_entries(b"DIRC"), None);
     assert_eq!(super::staged(&fs::read(temp.path().join(".git/index")).unwrap()), None);
     assert_eq!(super::staged(b"DIRC"), None);
 }

@@ -105,9 +105,7 @@ pub(in crate::cli) fn run(args: &ImportArgs, store: &StoreArgs, context: &Contex
         }
     }
     if sessions.iter().any(|report| report.is_new_session) {
-        context.say(format_args!(
-            "the limits leave new sessions alone until `{NONO} rollback unpin ID`"
-        ));
+        context.say(format_args!("the limits leave new sessions alone until `{NONO} unpin ID`"));
     }
     Ok(0)
 }

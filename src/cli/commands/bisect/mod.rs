@@ -22,6 +22,7 @@ use crate::cli::forking::CommandArgs;
 use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
 use crate::cli::render::absolute_time;
+use crate::cli::repositories::Repositories;
 use crate::cli::restoring::{command, write_preview};
 use nono_engine::diff::Change;
 use nono_engine::path_text::Shown;
@@ -415,12 +416,15 @@ fn report(
 ) -> Outcome {
     let (good, bad) = (&states[found.good], &states[found.bad]);
     let of = bad.session.as_ref().or(good.session.as_ref());
-    let changes = match of {
+    let (changes, repositories) = match of {
         Some(session) => {
             let manager = SnapshotManager::open(session.path())?;
-            manager.changes_between(&good.manifest, &bad.manifest)?
+            let changes = manager.changes_between(&good.manifest, &bad.manifest)?;
+            let store = Catalog::store_of(session)?;
+            let found = Repositories::of(&store, &good.manifest, &bad.manifest, &changes)?;
+            (changes, found)
         }
-        None => Vec::new(),
+        None => Default::default(),
     };
     let told = bad.told()?;
     if args.json {
@@ -437,12 +441,10 @@ fn report(
     }
     let roots: Vec<_> = bad.manifest.roots.iter().map(|root| root.path.clone()).collect();
     // Objects and logs of git say nothing to a person.
-    let is_in_git = |change: &Change| change.path.iter().any(|name| name == ".git");
-    let (in_git, outside): (Vec<_>, Vec<_>) = changes.into_iter().partition(is_in_git);
+    let outside: Vec<Change> = repositories.outside(&changes).into_iter().cloned().collect();
     write_preview(&mut out, &outside, None, &roots)?;
-    if !in_git.is_empty() {
-        let changes = if in_git.len() == 1 { "change" } else { "changes" };
-        writeln!(out, ".git: {} {changes}", in_git.len())?;
+    for line in repositories.lines_of_work() {
+        writeln!(out, "{line}")?;
     }
     let name = told.state;
     context.say(format_args!(

@@ -162,7 +162,7 @@ pub(super) fn print_removed(report: &RemovalReport, context: &Context) -> Result
         ));
     }
     if !report.removed.is_empty() && !report.dry_run {
-        context.say(format_args!("`{NONO} rollback cleanup` frees the space in the store"));
+        context.say(format_args!("`{NONO} cleanup` frees the space in the store"));
     }
     Ok(out.flush()?)
 }

@@ -13,6 +13,7 @@ use crate::cli::offer::NONO;
 use crate::cli::render::{absolute_time, byte_size};
 use nono_container::restore::unfinished;
 use nono_container::{ContainerHistory, LocalStorage, SnapshotStorage, Trigger};
+use nono_engine::counted::counted;
 use nono_engine::path_text::Shown;
 use nono_engine::snapshot::Restoration;
 
@@ -137,10 +138,10 @@ fn print(report: &[SessionReport], context: &Context) -> Result<(), CliError> {
             let mark = if line.is_consistent == Some(false) { "  inconsistent" } else { "" };
             writeln!(
                 out,
-                "  {:>3}  {}  {trigger}  {} volumes, {}{mark}{message}",
+                "  {:>3}  {}  {trigger}  {}, {}{mark}{message}",
                 line.snapshot,
                 absolute_time(line.taken, &Zoned::now()),
-                line.volume_count,
+                counted(line.volume_count, "volume", "volumes"),
                 byte_size(line.total_bytes),
             )?;
         }

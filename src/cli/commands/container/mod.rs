@@ -127,7 +127,7 @@ impl From<ContainerError> for CliError {
                 failed.with_hint("`docker ps --all` shows all containers")
             }
             ContainerError::NotRemoved { .. } => failed.with_hint(format!(
-                "`{NONO} rollback unpin ID` releases a pinned session, and `{NONO} \
+                "`{NONO} unpin ID` releases a pinned session, and `{NONO} \
                      container resume ID` ends a restore"
             )),
             ContainerError::OtherSource { .. } => failed.with_hint(

@@ -12,6 +12,7 @@ use crate::cli::context::{BOLD, Context, DIM};
 use crate::cli::error::CliError;
 use crate::cli::render::{absolute_time, byte_size};
 use nono_container::{ContainerHistory, ContainerRecord, LocalStorage, MountKind};
+use nono_engine::counted::counted;
 use nono_engine::object::ContentHash;
 use nono_engine::path_text::Shown;
 use nono_engine::snapshot::{ContainerSession, NotCaptured, Totals};
@@ -105,10 +106,11 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
     }
     if let Some(files) = &record.changed_files {
         let deleted = files.deleted.len();
-        writeln!(out, "  changed   {} paths, {deleted} deleted", files.changed_count)?;
+        let changed = counted(files.changed_count, "path", "paths");
+        writeln!(out, "  changed   {changed}, {deleted} deleted")?;
     }
-    let (files, bytes) = (totals.file_count, byte_size(totals.total_bytes));
-    writeln!(out, "  contents  {files} files, {bytes}")?;
+    let files = counted(totals.file_count, "file", "files");
+    writeln!(out, "  contents  {files}, {}", byte_size(totals.total_bytes))?;
     for gap in &record.not_captured {
         writeln!(out, "{DIM}  not captured: {}{DIM:#}", shown(gap))?;
     }

@@ -16,6 +16,7 @@ use nono_container::{
     Docker, LocalStorage, RemovalReport, SnapshotOptions, SnapshotReport, Trigger, cleanup,
     take_snapshot,
 };
+use nono_engine::counted::counted;
 use nono_engine::path_text::Shown;
 use nono_engine::progress::NoProgress;
 use nono_engine::snapshot::VolumeSource;
@@ -97,11 +98,12 @@ fn print(report: &SnapshotReport, context: &Context) -> Result<(), CliError> {
     }
     writeln!(out, "  volumes  {}", report.volume_count)?;
     if let Some(changed) = report.changed_count {
-        writeln!(out, "  changed  {changed} paths")?;
+        writeln!(out, "  changed  {}", counted(changed, "path", "paths"))?;
     }
     writeln!(
         out,
-        "{DIM}  {file_count} files, {}, {} new{DIM:#}",
+        "{DIM}  {}, {}, {} new{DIM:#}",
+        counted(*file_count, "file", "files"),
         byte_size(*total_bytes),
         byte_size(*bytes_written)
     )?;

@@ -9,6 +9,7 @@ use crate::cli::Outcome;
 use crate::cli::context::{BOLD, Context};
 use crate::cli::render::{absolute_time, byte_size};
 use nono_container::{LocalStorage, container_stats};
+use nono_engine::counted::counted;
 use nono_engine::path_text::Shown;
 
 /// Arguments of `nono container stats`.
@@ -32,9 +33,9 @@ pub(super) fn run(args: &StatsArgs, storage: &LocalStorage, context: &Context) -
             session.newest.map(|at| format!(", last {}", absolute_time(at, &Zoned::now())));
         writeln!(
             out,
-            "{BOLD}{name}{BOLD:#}  {}  {} snapshots, {} in the store, {} of images{}",
+            "{BOLD}{name}{BOLD:#}  {}  {}, {} in the store, {} of images{}",
             session.session_id,
-            session.snapshot_count,
+            counted(session.snapshot_count, "snapshot", "snapshots"),
             byte_size(session.store_bytes),
             byte_size(session.image_bytes),
             newest.unwrap_or_default(),
@@ -42,9 +43,9 @@ pub(super) fn run(args: &StatsArgs, storage: &LocalStorage, context: &Context) -
     }
     writeln!(
         out,
-        "in all {} snapshots of {} containers: {} in the store, {} of images",
-        stats.snapshot_count,
-        stats.container_count,
+        "in all {} of {}: {} in the store, {} of images",
+        counted(stats.snapshot_count, "snapshot", "snapshots"),
+        counted(stats.container_count, "container", "containers"),
         byte_size(stats.store_bytes),
         byte_size(stats.image_bytes),
     )?;

@@ -7,6 +7,7 @@ use clap::Args;
 use crate::cli::Outcome;
 use crate::cli::context::Context;
 use nono_container::{ContainerHistory, Docker, INCONSISTENT, LocalStorage, validate};
+use nono_engine::counted::counted;
 use nono_engine::path_text::Shown;
 
 /// Arguments of `nono container validate`.
@@ -37,9 +38,10 @@ pub(super) fn run(args: &ValidateArgs, storage: &LocalStorage, context: &Context
         for snapshot in &report.inconsistent {
             writeln!(out, "{snapshot}: {INCONSISTENT}")?;
         }
-        let (snapshots, images) = (report.snapshots_checked, report.images_checked);
-        let problems = report.problems.len();
-        writeln!(out, "{snapshots} snapshots and {images} images checked, {problems} problems")?;
+        let snapshots = counted(report.snapshots_checked, "snapshot", "snapshots");
+        let images = counted(report.images_checked, "image", "images");
+        let problems = counted(report.problems.len(), "problem", "problems");
+        writeln!(out, "{snapshots} and {images} checked, {problems}")?;
     }
     Ok(u8::from(!report.problems.is_empty()))
 }

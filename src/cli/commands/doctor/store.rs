@@ -43,7 +43,7 @@ pub(super) fn space(catalog: &Catalog) -> Option<Finding> {
             0..=KEPT => {
                 "make room on this disk, or keep the store elsewhere: --root DIR".to_owned()
             }
-            _ => format!("{NONO} rollback cleanup --keep {KEPT}"),
+            _ => format!("{NONO} cleanup --keep {KEPT}"),
         };
         Finding::wrong(WHAT, found, mend)
     } else {
@@ -88,14 +88,14 @@ pub(super) fn sessions(catalog: &Catalog) -> Result<Vec<Finding>, CliError> {
             findings.push(Finding::wrong(
                 "restores",
                 format!("one of {id} was interrupted"),
-                format!("{NONO} rollback resume {id} (to take it back: --abort)"),
+                format!("{NONO} resume {id} (to take it back: --abort)"),
             ));
         }
         if session.is_unbegun().is_ok_and(|is_unbegun| is_unbegun) {
             findings.push(Finding::wrong(
                 WHAT,
                 format!("{id} was killed before its first snapshot: nothing of it can be undone"),
-                format!("{NONO} rollback cleanup {id}"),
+                format!("{NONO} cleanup {id}"),
             ));
             continue;
         }
@@ -105,20 +105,18 @@ pub(super) fn sessions(catalog: &Catalog) -> Result<Vec<Finding>, CliError> {
                 WHAT,
                 format!("{id} was interrupted: its last state is not recorded"),
                 match state_before::is_there(session, 0) {
-                    Ok(()) => format!(
-                        "{NONO} rollback show {id}, then {NONO} undo {id} or {NONO} rollback \
-                         cleanup {id}"
-                    ),
+                    Ok(()) => {
+                        format!("{NONO} show {id}, then {NONO} undo {id} or {NONO} cleanup {id}")
+                    }
                     Err(error) => format!(
-                        "{NONO} rollback verify {id} --repair, or {NONO} rollback cleanup {id}: \
+                        "{NONO} verify {id} --repair, or {NONO} cleanup {id}: \
                          {error}"
                     ),
                 },
             )),
             Ok(_) => {}
             Err(error) => {
-                let mend = opening_command(&error)
-                    .unwrap_or_else(|| format!("{NONO} rollback verify {id}"));
+                let mend = opening_command(&error).unwrap_or_else(|| format!("{NONO} verify {id}"));
                 findings.push(Finding::wrong(WHAT, error.to_string(), mend));
             }
         }

@@ -56,9 +56,7 @@ pub(super) fn run(args: &SnapshotArgs, store: &StoreArgs, context: &Context) -> 
     super::name_not_taken(&not_taken, context);
     if is_new {
         context.say(format_args!("the state of fork {name} is snapshot {session_id}/{number}"));
-        context.say(format_args!(
-            "  see it: {NONO} rollback diff {session_id}/0 {session_id}/{number}"
-        ));
+        context.say(format_args!("  see it: {NONO} diff {session_id}/0 {session_id}/{number}"));
     } else {
         context.say(format_args!("fork {name} is as in snapshot {session_id}/{number}"));
     }

@@ -25,6 +25,7 @@ use crate::cli::supervise::{CommandSignals, Ended};
 use crate::cli::unrecorded_changes::Unrecorded;
 use crate::cli::{Outcome, retention, signals, state_before, timeline};
 use crate::config::Settings;
+use nono_engine::counted::counted;
 use nono_engine::diff::{ChangeSummary, Comparison};
 use nono_engine::progress::Progress;
 use nono_engine::session::{Catalog, RecordError, RecordRequest, Recorded, Recording, StoreModes};
@@ -113,8 +114,7 @@ fn begin(
     if bar.is_cancelled() {
         let message =
             "stopped before the command was started; the state before was recorded already";
-        return Err(CliError::stopped(message)
-            .with_hint(format!("remove it: {NONO} rollback cleanup {id}")));
+        return Err(CliError::stopped(message).with_hint(format!("remove it: {NONO} cleanup {id}")));
     }
     Ok((recording, began))
 }
@@ -143,7 +143,7 @@ fn finish(
             }
             RecordError::Snapshot(SnapshotError::Store(error)) if error.is_damage() => {
                 let id = session.id();
-                format!("mend what can be mended: {NONO} rollback verify {id} --repair")
+                format!("mend what can be mended: {NONO} verify {id} --repair")
             }
             _ => state_before::hint(&session),
         };
@@ -259,8 +259,8 @@ fn put_back(modes: &StoreModes, root: &Path, context: &Context) {
     match modes.put_back(root) {
         Ok(0) => {}
         Ok(count) => context.warn(format_args!(
-            "the modes of {count} files and directories of the store were changed meanwhile, and \
-             are put back"
+            "the modes of {} of the store were changed meanwhile, and are put back",
+            counted(count, "file or directory", "files and directories")
         )),
         Err(error) => context.warn(format_args!("the store may be out of reach: {error}")),
     }

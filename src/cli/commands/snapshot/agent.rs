@@ -19,6 +19,7 @@ use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::cli::restoring::note_home;
 use crate::config::{AgentState, ProfileLibrary, Settings, Surroundings, expand_patterns};
+use nono_engine::counted::counted;
 use nono_engine::diff::Comparison;
 use nono_engine::path_text::{Shown, serde_paths};
 use nono_engine::session::{Catalog, RecordRequest, Recording};
@@ -117,7 +118,8 @@ pub(super) fn run(
     for AgentReport { agent, snapshot, .. } in &reports {
         let SnapshotReport { session_id, number, file_count, total_bytes, .. } = snapshot;
         let size = byte_size(*total_bytes);
-        writeln!(out, "{BOLD}{session_id}/{number}{BOLD:#}  {agent}, {file_count} files, {size}")?;
+        let files = counted(*file_count, "file", "files");
+        writeln!(out, "{BOLD}{session_id}/{number}{BOLD:#}  {agent}, {files}, {size}")?;
     }
     out.flush()?;
     Ok(code)

@@ -1,0 +1,122 @@
+//! The command that was probably meant by a word that is none: a slip of the pen, or the word that
+//! other programs have for it.
+//!
+//! `clap` offers whatever shares some letters (`remote` for `rm`). A tip that leads astray is worse
+//! than none, so an offered word differs by a slip, or means the same.
+
+use std::ffi::OsString;
+
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue};
+
+/// Words of other programs, and the command that does this here.
+const OTHER_WORDS: [(&str, &str); 24] = [
+    ("back", "undo"),
+    ("changes", "diff"),
+    ("checkout", "restore"),
+    ("checkpoint", "snapshot"),
+    ("clean", "cleanup"),
+    ("commit", "snapshot"),
+    ("delete", "cleanup"),
+    ("exec", "run"),
+    ("gc", "cleanup"),
+    ("history", "log"),
+    ("ls", "list"),
+    ("prune", "cleanup"),
+    ("record", "run"),
+    ("recover", "restore"),
+    ("remove", "cleanup"),
+    ("reset", "undo"),
+    ("revert", "undo"),
+    ("rm", "cleanup"),
+    ("save", "snapshot"),
+    ("search", "grep"),
+    ("sessions", "list"),
+    ("st", "status"),
+    ("unmount", "umount"),
+    ("wrap", "run"),
+];
+
+/// The error with tips that help, or with none.
+pub(super) fn with_fitting_tip(
+    mut error: clap::Error,
+    given: &[OsString],
+    program: &clap::Command,
+) -> clap::Error {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
+        return error;
+    };
+    let word = word.clone();
+    let first = given.iter().skip(1).find(|it| !it.as_encoded_bytes().starts_with(b"-"));
+    if first.is_some_and(|first| *first == *word)
+        && let Some((_, meant)) = OTHER_WORDS.iter().find(|(other, _)| *other == word)
+        && let Some(command) = program.find_subcommand(meant)
+    {
+        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+        let tip = StyledStr::from(format!("`nono {meant}` is probably meant: {about}"));
+        error.remove(ContextKind::SuggestedSubcommand);
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+        return error;
+    }
+    let is_slip = |known: &String| is_slip(&word, known);
+    match error.remove(ContextKind::SuggestedSubcommand) {
+        Some(ContextValue::Strings(offered)) => {
+            let offered: Vec<String> = offered.into_iter().filter(is_slip).collect();
+            if !offered.is_empty() {
+                let offered = ContextValue::Strings(offered);
+                error.insert(ContextKind::SuggestedSubcommand, offered);
+            }
+        }
+        Some(ContextValue::String(offered)) if is_slip(&offered) => {
+            error.insert(ContextKind::SuggestedSubcommand, ContextValue::String(offered));
+        }
+        _ => {}
+    }
+    error
+}
+
+/// Whether at most a third of a word is typed wrong.
+fn is_slip(word: &str, known: &str) -> bool {
+    let most = (known.chars().count() / 3).max(1);
+    strsim::osa_distance(word, known) <= most
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::groups::program;
+    use super::*;
+
+    fn told(words: &[&str]) -> String {
+        let given: Vec<OsString> = ["nono"].iter().chain(words).map(OsString::from).collect();
+        let program = program();
+        let error = program.clone().try_get_matches_from(&given).unwrap_err();
+        with_fitting_tip(error, &given, &program).to_string()
+    }
+
+    #[test]
+    fn a_slip_is_mended_another_word_is_known_and_letters_alone_are_no_tip() {
+        for (word, meant) in [("statsu", "status"), ("lsit", "list"), ("reedo", "redo")] {
+            let told = told(&[word]);
+            assert!(told.contains(&format!("'{meant}'")), "{word}: {told}");
+        }
+        for (word, meant) in OTHER_WORDS {
+            let told = told(&[word]);
+            assert!(told.contains(&format!("`nono {meant}` is probably meant")), "{word}: {told}");
+        }
+        for word in ["nonsense", "xyz", "mr", "rewind-everything"] {
+            let told = told(&[word]);
+            assert!(!told.contains("tip:") && told.contains(word), "{word}: {told}");
+        }
+        assert!(!told(&["--quiet", "rm"]).contains("remote"));
+    }
+
+    #[test]
+    fn each_known_word_is_no_command_and_leads_to_one() {
+        let program = program();
+        assert!(OTHER_WORDS.is_sorted());
+        for (word, meant) in OTHER_WORDS {
+            assert!(program.find_subcommand(word).is_none(), "{word}");
+            assert!(program.find_subcommand(meant).is_some(), "{meant}");
+        }
+    }
+}
