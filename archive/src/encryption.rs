@@ -3,14 +3,19 @@
 //! All encryption is that of the crate `age`; nothing here knows a cipher.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::sync::Arc;
 
-use age::secrecy::SecretString;
+use age::secrecy::{ExposeSecret, SecretString};
+use age_core::format::{FileKey, Stanza};
 
+use super::ArchiveError;
 use super::mark::Mark;
+use super::read::of_age;
 use nono_engine::object::ContentHash;
 
+/// Begins the line of a passphrase in a header.
+const SCRYPT_TAG: &str = "scrypt";
 /// The work that a passphrase may ask of a reader, as a power of two: about 8 seconds here, more
 /// than any program asks.
 const MAX_WORK_FACTOR: u8 = 22;
@@ -122,7 +127,7 @@ impl Encryption {
     pub(super) fn wrap<W: Write>(&self, manifest: ContentHash, out: W) -> io::Result<Sealing<W>> {
         let encryptor = match self {
             Self::None => return Ok(Sealing::Plain(out)),
-            Self::Passphrase(phrase) => age::Encryptor::with_user_passphrase(phrase.clone()),
+            Self::Passphrase(phrase) => by_passphrase(phrase),
             Self::Recipients(keys) => {
                 let mark = Mark(manifest);
                 let keys = keys.iter().map(|key| &*key.0 as &dyn age::Recipient);
@@ -170,6 +175,7 @@ impl<W: Write> Write for Sealing<W> {
 #[derive(Clone, Default)]
 pub struct Identities {
     keys: Vec<Arc<dyn age::Identity + Send + Sync>>,
+    has_passphrase: bool,
 }
 
 impl fmt::Debug for Identities {
@@ -224,11 +230,109 @@ impl Identities {
     fn add_phrase(&mut self, phrase: SecretString) {
         let mut identity = age::scrypt::Identity::new(phrase);
         identity.set_max_work_factor(MAX_WORK_FACTOR);
-        self.keys.push(Arc::new(identity));
+        self.keys.push(Arc::new(Phrase(identity)));
+        self.has_passphrase = true;
+    }
+
+    /// Whether a passphrase is among them.
+    pub(crate) fn has_passphrase(&self) -> bool {
+        self.has_passphrase
+    }
+
+    /// Adds the key of a remote.
+    pub(crate) fn add_key(&mut self, key: RemoteKey) {
+        self.keys.push(Arc::new(key.0));
     }
 
     pub(super) fn keys(&self) -> impl Iterator<Item = &dyn age::Identity> {
         self.keys.iter().map(|key| &**key as &dyn age::Identity)
+    }
+}
+
+/// A passphrase that opens archives. The work of it is noted.
+struct Phrase(age::scrypt::Identity);
+
+impl age::Identity for Phrase {
+    fn unwrap_stanza(&self, stanza: &Stanza) -> Option<Result<FileKey, age::DecryptError>> {
+        if stanza.tag == SCRYPT_TAG {
+            note_work();
+        }
+        self.0.unwrap_stanza(stanza)
+    }
+}
+
+fn by_passphrase(phrase: &SecretString) -> age::Encryptor {
+    note_work();
+    age::Encryptor::with_user_passphrase(phrase.clone())
+}
+
+/// Each call stands for the work of one passphrase with one salt: about a second. Tests count it.
+fn note_work() {
+    #[cfg(test)]
+    tests::WORK.with(|work| work.set(work.get() + 1));
+}
+
+/// The key for which the archives of a remote with a passphrase are encrypted.
+pub(crate) struct RemoteKey(age::x25519::Identity);
+
+impl RemoteKey {
+    /// A new key.
+    pub(crate) fn generate() -> Self {
+        Self(age::x25519::Identity::generate())
+    }
+
+    /// For this key.
+    pub(crate) fn encryption(&self) -> Encryption {
+        Encryption::Recipients([Recipient(Box::new(self.0.to_public()))].into())
+    }
+
+    /// An identity file of `age`, encrypted by a passphrase.
+    pub(crate) fn seal(&self, phrase: &SecretString) -> io::Result<Vec<u8>> {
+        let mut out = by_passphrase(phrase).wrap_output(Vec::new())?;
+        writeln!(out, "{}", self.0.to_string().expose_secret())?;
+        out.finish()
+    }
+
+    /// The key in such a file.
+    ///
+    /// # Errors
+    /// [`ArchiveError::WrongKey`]; else the file is none.
+    pub(crate) fn open(sealed: &[u8], identities: &Identities) -> Result<Self, ArchiveError> {
+        let bytes = decrypted(sealed, identities)?;
+        let text = std::str::from_utf8(&bytes).ok();
+        let key = text.and_then(|text| text.lines().find(|line| !line.starts_with('#')));
+        let key = key.and_then(|line| line.trim().parse().ok());
+        key.map(Self).ok_or_else(|| ArchiveError::corrupt("it is no identity of age"))
+    }
+}
+
+/// A short text that is encrypted.
+pub(crate) fn decrypted(sealed: &[u8], identities: &Identities) -> Result<Vec<u8>, ArchiveError> {
+    let decryptor = age::Decryptor::new_buffered(sealed).map_err(of_age)?;
+    let mut reader = decryptor.decrypt(identities.keys()).map_err(of_age)?;
+    let mut bytes = Vec::new();
+    let corrupt = |error: io::Error| ArchiveError::corrupt(error.to_string());
+    reader.read_to_end(&mut bytes).map_err(corrupt)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+pub(crate) use tests::work_count;
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    thread_local! {
+        /// How often this thread did the work of a passphrase.
+        pub(super) static WORK: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// How often a function does the work of a passphrase.
+    pub(crate) fn work_count(work: impl FnOnce()) -> usize {
+        let before = WORK.with(Cell::get);
+        work();
+        WORK.with(Cell::get) - before
     }
 }
 

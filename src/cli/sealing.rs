@@ -177,12 +177,6 @@ impl Target {
     }
 }
 
-/// A number with its word.
-pub(super) fn counted(number: u64, word: &str) -> String {
-    let end = if number == 1 { "" } else { "s" };
-    format!("{number} {word}{end}")
-}
-
 /// Refuses settings in which a private key stands for a public one. The key is not repeated.
 ///
 /// # Errors

@@ -326,7 +326,7 @@ impl<R: Read> Read for Contents<'_, R> {
     }
 }
 
-fn of_age(error: age::DecryptError) -> ArchiveError {
+pub(crate) fn of_age(error: age::DecryptError) -> ArchiveError {
     match error {
         age::DecryptError::NoMatchingKeys | age::DecryptError::DecryptionFailed => {
             ArchiveError::WrongKey

@@ -141,9 +141,7 @@ impl Receiver<'_> {
             return diverged("another program changed its manifest");
         }
         if session.has_restore_journal()? {
-            return diverged(
-                "a restore of it was interrupted: finish it first (nono rollback resume)",
-            );
+            return diverged("a restore of it was interrupted: finish it first (nono resume)");
         }
         if session.is_running()? {
             return diverged("its command is still running here: pull when it has ended");

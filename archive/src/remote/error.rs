@@ -95,6 +95,16 @@ pub enum RemoteError {
         /// The defect.
         reason: String,
     },
+    /// The key of a place with a passphrase does not open.
+    #[error("{key} at {place}, the key of its archives, cannot be used: {reason}")]
+    Key {
+        /// The name.
+        key: &'static str,
+        /// The address.
+        place: String,
+        /// The reason.
+        reason: String,
+    },
     /// An archive could not be written or read.
     #[error(transparent)]
     Archive(#[from] ArchiveError),

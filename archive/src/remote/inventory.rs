@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::key::KEY_NAME;
 use super::place::Stored;
 use crate::{
     ArchiveId, ArchiveKind, ArchiveName, ChainError, FullReason, NameError, Parent, chain_of,
@@ -41,6 +42,9 @@ impl Inventory {
     pub fn of(stored: Vec<Stored>) -> Self {
         let mut inventory = Self::default();
         for Stored { key, size_bytes } in stored {
+            if key == KEY_NAME {
+                continue;
+            }
             match key.parse::<ArchiveName>() {
                 Ok(name) if size_bytes >= LEAST_BYTES => {
                     let id = name.id.session().to_owned();

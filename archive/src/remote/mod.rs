@@ -7,7 +7,8 @@
 //!   cannot replace each other's archives: the second one finds the name taken.
 //! - What a remote lists and sends is untrusted. Names are parsed, and contents are checked by
 //!   [`archive`](crate).
-//! - A push and a cleanup need no key of the archives: they read names alone.
+//! - A cleanup needs no key of the archives, and a push none but that for which it encrypts: they
+//!   read names alone.
 //! - Credentials come from the usual environment and files, and appear in no message.
 //! - Work ends soon after [`Progress`](nono_engine::progress::Progress) asks for it.
 
@@ -18,6 +19,7 @@ mod damage;
 mod error;
 mod failures;
 mod inventory;
+mod key;
 mod mend;
 mod place;
 mod pull;

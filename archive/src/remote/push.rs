@@ -210,9 +210,7 @@ impl Pushing<'_> {
             appeared.map(|name| name.id.number()).filter(is_here).collect();
         let agreed = (|| {
             self.agree_on(number, own)?;
-            // With a passphrase, each reading takes a second.
-            let is_cheap = !matches!(self.request.encryption, Encryption::Passphrase(_));
-            if let Some(parent) = parent.filter(|_| is_cheap)
+            if let Some(parent) = parent
                 && !self.agree_on(parent, None)?
             {
                 self.held.forget_all(parent);

@@ -12,8 +12,9 @@ use crate::cli::error::CliError;
 use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
-use crate::cli::sealing::{Target, UnsealArgs, counted, identities};
+use crate::cli::sealing::{Target, UnsealArgs, identities};
 use nono_archive::remote::{Inventory, PullReport, prove, pull};
+use nono_engine::counted::counted;
 use nono_engine::path_text::Shown;
 
 /// Arguments of `nono pull`.
@@ -69,6 +70,7 @@ pub(in crate::cli) fn run(args: &PullArgs, store: &StoreArgs, context: &Context)
     let identities = identities(&args.unseal, target.encryption.as_ref())?;
     let place = target.open(false)?;
     let bar = Bar::new(context, "pulling");
+    let identities = identities.with_key_of(&place, &*bar)?;
     let inventory = target.inventory(&place, &*bar)?;
     let wanted = match args.all {
         true => inventory.session_ids().into_iter().map(|id| (id.to_owned(), None)).collect(),
@@ -155,7 +157,10 @@ fn wanted(ids: &[String], inventory: &Inventory, target: &Target) -> Result<Want
         let [session] = found.as_slice() else {
             let error = match found.len() {
                 0 => format!("{name} has no session {shown}"),
-                count => format!("{shown} could be any of {count} sessions of {name}"),
+                count => {
+                    let sessions = counted(count, "session", "sessions");
+                    format!("{shown} could be any of {sessions} of {name}")
+                }
             };
             return Err(CliError::failed(error).with_hint(list));
         };
@@ -186,15 +191,14 @@ fn tell(report: &Report, is_json: bool, context: &Context) {
         let (new, here) = (received.snapshots.len(), received.already_here.len());
         if !is_json {
             let what = match (received.is_new_session, new) {
-                (true, 1) => "1 snapshot".to_owned(),
-                (true, _) => format!("{new} snapshots"),
+                (true, _) => counted(new, "snapshot", "snapshots"),
                 (false, 0) => format!("nothing new, {here} here already"),
                 (false, _) => format!("{new} more, {here} here already"),
             };
             let size = byte_size(received.bytes_written);
             let mended = match session.mended {
                 0 => String::new(),
-                count => format!(", {} mended", counted(count, "object")),
+                count => format!(", {} mended", counted(count, "object", "objects")),
             };
             let proved = if session.is_verified { ", verified" } else { "" };
             context.say(format_args!("{id}: {what}, {size} new{mended}{proved}"));
@@ -215,6 +219,6 @@ fn tell(report: &Report, is_json: bool, context: &Context) {
     }
     let has_new = report.sessions.iter().any(|session| !session.received.snapshots.is_empty());
     if has_new && !is_json {
-        context.say(format_args!("see them: {NONO} rollback list --all"));
+        context.say(format_args!("see them: {NONO} list --all"));
     }
 }

@@ -23,6 +23,7 @@ use nono_archive::remote::{
     note_begin, note_failure, push, snapshots_to_push, unpushed,
 };
 use nono_archive::{ArchiveError, ArchiveReport};
+use nono_engine::counted::counted;
 use nono_engine::path_text::Shown;
 use nono_engine::progress::Progress;
 use nono_engine::session::{CatalogError, Purpose, SnapshotId};
@@ -194,6 +195,7 @@ fn push_to(
     let place = target.open(true)?;
     let bar = Bar::new(context, "pushing");
     place.clear_leftovers(&*bar)?;
+    let encryption = encryption.at_place(&place, &*bar)?;
     let mut report = Report {
         remote: target.name.clone(),
         url: place.address().to_string(),
@@ -283,7 +285,7 @@ fn tell(report: &Report, is_summed: bool, context: &Context) {
         1 => "; 1 was there already".to_owned(),
         count => format!("; {count} were there already"),
     };
-    let archives = counted(stored, "archive");
+    let archives = counted(stored, "archive", "archives");
     let url = Shown::bytes(report.url.as_bytes());
     context.say(format_args!("{url}: {archives} stored, {}{there}", byte_size(bytes)));
 }
@@ -298,7 +300,7 @@ fn tell_sessions(report: &Report, context: &Context) {
         context.say(format_args!(
             "session {}: {}, {}, {sealed}",
             pushed[0].session_id,
-            counted(archives.len(), "archive"),
+            counted(archives.len(), "archive", "archives"),
             byte_size(bytes)
         ));
     }
@@ -327,9 +329,4 @@ fn tell_archive(archive: &ArchiveReport, context: &Context) {
     }
     let words = if archive.is_encrypted { "Encrypted & stored" } else { "Stored, not encrypted" };
     context.say(format_args!("  {words} ({})", byte_size(archive.archive_bytes)));
-}
-
-fn counted(count: usize, noun: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {noun}{plural}")
 }

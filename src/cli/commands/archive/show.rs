@@ -10,8 +10,9 @@ use crate::cli::Outcome;
 use crate::cli::context::Context;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
-use crate::cli::sealing::{UnsealArgs, counted, identities};
+use crate::cli::sealing::{UnsealArgs, identities};
 use nono_archive::{ArchiveHead, KnownStates};
+use nono_engine::counted::counted;
 
 /// Arguments of `nono archive show` and `nono archive verify`.
 #[derive(Debug, Args)]
@@ -50,9 +51,13 @@ pub(in crate::cli) fn verify(args: &ShowArgs, context: &Context) -> Outcome {
     // The first name of hard links has the contents.
     let stats = summary.head.stats;
     let links = (stats.added + stats.modified).saturating_sub(summary.file_count);
-    let links =
-        if links > 0 { format!(" and {}", counted(links, "hard link")) } else { String::new() };
-    let (files, bytes) = (counted(summary.file_count, "file"), byte_size(summary.content_bytes));
+    let links = if links > 0 {
+        format!(" and {}", counted(links, "hard link", "hard links"))
+    } else {
+        String::new()
+    };
+    let (files, bytes) =
+        (counted(summary.file_count, "file", "files"), byte_size(summary.content_bytes));
     writeln!(context.out(), "intact: {files}{links}, {bytes}")?;
     if let (false, Some(parent)) = (summary.is_whole, &summary.head.parent) {
         context.say(format_args!(

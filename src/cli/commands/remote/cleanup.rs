@@ -11,8 +11,9 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
-use crate::cli::sealing::{Target, counted};
+use crate::cli::sealing::Target;
 use nono_archive::ArchiveName;
+use nono_engine::counted::counted;
 use nono_engine::path_text::Shown;
 use nono_engine::progress::{Amount, Progress, Stage};
 
@@ -118,7 +119,8 @@ pub(in crate::cli) fn run(args: &CleanupArgs, context: &Context) -> Outcome {
     for (key, size_bytes) in going {
         if !args.dry_run {
             place.remove(&key, &*bar).map_err(|error| {
-                let state = format!("{} archives are removed", report.removed.len());
+                let count = report.removed.len();
+                let state = counted(count, "archive is removed", "archives are removed");
                 CliError::from(error).leaving(&state)
             })?;
         }
@@ -139,7 +141,7 @@ pub(in crate::cli) fn run(args: &CleanupArgs, context: &Context) -> Outcome {
     let words = if args.dry_run { "would be removed" } else { "removed" };
     context.say(format_args!(
         "{} {words}, {}; {} older ones stay because a kept snapshot needs them",
-        counted(report.removed.len() as u64, "archive"),
+        counted(report.removed.len() as u64, "archive", "archives"),
         byte_size(report.bytes_freed),
         report.needed.len()
     ));
@@ -157,7 +159,7 @@ fn tells_time(id: &str) -> bool {
 
 /// Asks whether these archives may go.
 fn confirm(going: &[(String, u64)], context: &Context) -> Result<bool, CliError> {
-    let archives = counted(going.len() as u64, "archive");
+    let archives = counted(going.len() as u64, "archive", "archives");
     if !context.stdin_is_terminal {
         let message = format!(
             "nothing was removed: cleanup asks first whether {archives} may go, and this is no \

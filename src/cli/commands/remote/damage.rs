@@ -6,11 +6,11 @@ use std::path::Path;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
-use crate::cli::sealing::counted;
 use nono_archive::remote::{
     CheckReport, Inventory, Place, RemoteError, StayingArchive, remove_damaged, replaceable,
 };
 use nono_archive::{ArchiveName, Identities};
+use nono_engine::counted::counted;
 use nono_engine::progress::Progress;
 
 /// Damaged archives of a remote, sorted by whether a push can replace them.
@@ -61,7 +61,8 @@ impl Damage {
             let mut each = |name: &ArchiveName| removed.push(name.to_string());
             let done = remove_damaged(place, id, going, identities, &*bar, &mut each);
             done.map_err(|error| {
-                let state = format!("{} removed", counted(removed.len() as u64, "archive"));
+                let state =
+                    format!("{} removed", counted(removed.len() as u64, "archive", "archives"));
                 CliError::from(error).leaving(&state)
             })?;
         }
@@ -71,7 +72,7 @@ impl Damage {
 
     fn confirm(&self, context: &Context) -> Result<bool, CliError> {
         let count = self.going.values().map(Vec::len).sum::<usize>() as u64;
-        let archives = counted(count, "damaged archive");
+        let archives = counted(count, "damaged archive", "damaged archives");
         if !context.stdin_is_terminal {
             let message = format!(
                 "nothing was removed: --remove-damaged asks first whether {archives} may go, and \

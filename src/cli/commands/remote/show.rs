@@ -9,9 +9,10 @@ use crate::cli::Outcome;
 use crate::cli::context::{BOLD, Context, YELLOW};
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
-use crate::cli::sealing::{Target, counted, encryption_words};
+use crate::cli::sealing::{Target, encryption_words};
 use nono_archive::ArchiveName;
 use nono_archive::remote::SessionArchives;
+use nono_engine::counted::counted;
 use nono_engine::path_text::Shown;
 
 /// Arguments of `nono remote show`.
@@ -117,12 +118,17 @@ fn print(report: &Report, context: &Context) -> std::io::Result<()> {
     if let Some(words) = words {
         writeln!(out, "  {words}")?;
     }
-    let (count, size) = (counted(report.archive_count, "archive"), byte_size(report.size_bytes));
-    writeln!(out, "  {}, {count}, {size}", counted(report.sessions.len() as u64, "session"))?;
+    let (count, size) =
+        (counted(report.archive_count, "archive", "archives"), byte_size(report.size_bytes));
+    writeln!(
+        out,
+        "  {}, {count}, {size}",
+        counted(report.sessions.len() as u64, "session", "sessions")
+    )?;
     for session in &report.sessions {
         let id = Shown::bytes(session.session_id.as_bytes());
         let whole = session.snapshots.iter().filter(|snapshot| snapshot.problem.is_none()).count();
-        let whole = counted(whole as u64, "snapshot");
+        let whole = counted(whole as u64, "snapshot", "snapshots");
         writeln!(out, "{id}  {whole}, {}", byte_size(session.size_bytes))?;
         for snapshot in &session.snapshots {
             if let Some(problem) = &snapshot.problem {

@@ -15,8 +15,9 @@ use crate::cli::error::CliError;
 use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
-use crate::cli::sealing::{Target, UnsealArgs, counted, identities};
+use crate::cli::sealing::{Target, UnsealArgs, identities};
 use nono_archive::remote::{RemoteProblem, RemoteProblemKind, StayingArchive, check};
+use nono_engine::counted::counted;
 use nono_engine::path_text::Shown;
 
 /// Maximum number of problems that are named.
@@ -73,6 +74,7 @@ pub(in crate::cli) fn run(args: &VerifyArgs, store: &StoreArgs, context: &Contex
     let identities = identities(&args.unseal, target.encryption.as_ref())?;
     let place = target.open(false)?;
     let bar = Bar::new(context, "verifying the remote");
+    let identities = identities.with_key_of(&place, &*bar)?;
     let mut inventory = target.inventory(&place, &*bar)?;
     let known = inventory.session_ids();
     let is_there = |id: &String| known.contains(id.as_str()) || inventory.linked.contains(id);
@@ -156,10 +158,10 @@ fn print(report: &Report, args: &VerifyArgs, context: &Context) -> std::io::Resu
     writeln!(
         out,
         "{} read, {}; {} of {} can be had",
-        counted(report.archives_checked, "archive"),
+        counted(report.archives_checked, "archive", "archives"),
         byte_size(report.bytes_checked),
-        counted(report.snapshot_count, "snapshot"),
-        counted(report.session_count, "session")
+        counted(report.snapshot_count, "snapshot", "snapshots"),
+        counted(report.session_count, "session", "sessions")
     )?;
     let of_no_use =
         |it: &&RemoteProblem| it.archive.is_some() && it.kind == RemoteProblemKind::DamagedArchive;
@@ -185,7 +187,7 @@ fn tell_removal(report: &Report, context: &Context) {
     if !report.removed.is_empty() {
         context.say(format_args!(
             "{} removed; `{NONO} push {} ID` stores what is missing of a session",
-            counted(report.removed.len() as u64, "damaged archive"),
+            counted(report.removed.len() as u64, "damaged archive", "damaged archives"),
             Shown::bytes(report.remote.as_bytes())
         ));
     }
