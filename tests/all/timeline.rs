@@ -409,3 +409,116 @@ fn code_has_the_colours_of_its_language() {
     terminal.keys(&["q"]);
     assert_clean(&terminal);
 }
+
+#[test]
+fn one_hunk_of_a_file_is_restored_and_comes_back() {
+    let fixture = Fixture::new();
+    let text = |changed: &[usize]| -> String {
+        let line = |n| if changed.contains(&n) { format!("new {n}\n") } else { format!("{n}\n") };
+        (1..=60).map(line).collect()
+    };
+    fixture.write("many", text(&[]));
+    fixture.write("other", "1\n");
+    fixture
+        .record(
+            "sed -i -e 's/^5$/new 5/' -e 's/^30$/new 30/' -e 's/^55$/new 55/' many; echo 2 > other",
+        )
+        .success();
+    // A later change of other lines stays.
+    let mine = text(&[5, 30, 55]).replace("\n10\n", "\nmine\n");
+    fixture.write("many", &mine);
+    let terminal = shell(&fixture, "", (120, 30));
+    terminal.line(&format!("clear; {NONO}"));
+    terminal.wait_for("1 session");
+    terminal.keys(&["Enter"]);
+    terminal.wait_for("many");
+    terminal.keys(&["Tab"]);
+    terminal.wait_for("hunk 1 of 3");
+    terminal.keys(&["n", "n"]);
+    terminal.wait_for("hunk 2 of 3");
+    terminal.keys(&["r"]);
+    terminal.wait_for("restore hunk 2 of 3 of many? [y/N]");
+    terminal.keys(&["y"]);
+    terminal.wait_for("hunk 2 of many is restored");
+    let file = fixture.project().join("many");
+    let without = mine.replace("new 30\n", "30\n");
+    assert_eq!(fs::read_to_string(&file).unwrap(), without);
+    // The same hunk once more is nothing.
+    terminal.keys(&["r", "y"]);
+    terminal.wait_for("many has this hunk no more");
+    terminal.keys(&["q"]);
+    assert_eq!(fs::read_to_string(fixture.project().join("other")).unwrap(), "2\n");
+    fixture.nono(&["redo"]).success();
+    assert_eq!(fs::read_to_string(&file).unwrap(), mine);
+    fixture.nono(&["undo", "--yes", "other"]).success();
+    fixture.nono(&["redo"]).success();
+    // All of the session can be undone after a part of it was.
+    fixture.write("many", &without);
+    fixture.nono(&["undo", "--yes"]).success();
+    assert_eq!(fs::read_to_string(&file).unwrap(), text(&[]).replace("\n10\n", "\nmine\n"));
+    fixture.nono(&["verify", "--all"]).success();
+}
+
+#[test]
+fn an_undone_session_says_so_at_80_columns_and_offers_a_redo() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1\n");
+    fixture.record("echo 2 > a; : some words that make the command of this session long").success();
+    fixture.nono(&["undo", "--yes"]).success();
+    for size in [(80, 24), (60, 20)] {
+        let terminal = shell(&fixture, "", size);
+        terminal.line(&format!("clear; {NONO}"));
+        terminal.wait_until("undone", |screen| {
+            screen.lines().any(|line| line.contains("echo 2") && line.contains("undone"))
+        });
+        terminal.keys(&["C-c"]);
+    }
+    let terminal = shell(&fixture, "", (80, 24));
+    terminal.line(&format!("clear; {NONO}"));
+    terminal.wait_for("undone");
+    terminal.keys(&["u"]);
+    terminal.wait_for("is undone already");
+    terminal.line("y");
+    terminal.wait_for("Enter goes back to the timeline");
+    assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "2\n");
+    terminal.line("");
+    terminal.wait_for("1 session");
+    terminal.keys(&["q"]);
+}
+
+#[test]
+fn long_lines_move_sideways_and_the_help_fits_30_columns() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1\n");
+    let long: String = (0..60).map(|n| format!("w{n:02} ")).collect();
+    fixture.record(&format!("echo '{long}' > a")).success();
+    let terminal = shell(&fixture, "", (80, 24));
+    terminal.line(&format!("clear; {NONO}"));
+    terminal.wait_for("+w00");
+    assert!(!terminal.screen().contains("w20"), "{}", terminal.screen());
+    for _ in 0..4 {
+        terminal.keys(&[">"]);
+    }
+    terminal.wait_for("w20");
+    assert!(!terminal.screen().contains("+w00"), "{}", terminal.screen());
+    for _ in 0..4 {
+        terminal.keys(&["<"]);
+    }
+    terminal.wait_for("+w00");
+    drop(terminal);
+    let terminal = shell(&fixture, "", (30, 8));
+    terminal.line(&format!("clear; {NONO}"));
+    terminal.wait_for("1 session");
+    terminal.keys(&["?"]);
+    let mut seen = String::new();
+    for _ in 0..60 {
+        seen.push_str(&terminal.screen());
+        terminal.keys(&["j"]);
+    }
+    let words = seen.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in ["take a session, a", "with a question", "so it can be undone as", "any other key:"]
+    {
+        assert!(words.contains(part), "{part}: {words}");
+    }
+    terminal.keys(&["C-c"]);
+}

@@ -52,6 +52,7 @@ mod steps;
 mod take_back;
 #[cfg(test)]
 mod tests;
+mod text_undo;
 mod three_way;
 mod user_edits;
 
@@ -94,6 +95,7 @@ pub use recover::{Recovery, RecoveryOutcome, RecoveryReport};
 pub use selection::Selection;
 pub use state_merge::{Merge, MergeConflict, MergeReport, MergedState, PastMerge};
 pub use step_undo::{StepConflict, StepUndoOptions, StepUndoReport};
+pub use text_undo::{TextPart, TextUndoReport};
 pub use three_way::ConflictSide;
 pub use {attributes::apply as apply_attributes, make::make, staging::SURELY_COPIED_BYTES};
 
@@ -370,6 +372,7 @@ impl SnapshotManager {
             undoes_steps: false,
             left_some: false,
             has_merged: !planned.merged.is_empty(),
+            left_text: None,
         };
         let mut report = RestoreReport { is_store_full, ..self.report(number, options, false) };
         report.rebuildable = std::mem::take(&mut planned.plan.rebuildable);

@@ -16,6 +16,7 @@ use super::places::Places;
 use super::plan::{self, RestorePlan, Skipped};
 use super::repositories::Repositories;
 use super::selection::Selected;
+use super::text_undo;
 use super::user_edits::UserEdits;
 use super::{OnConflict, RestoreError, RestoreOptions, States};
 use crate::diff::{self, Lookup};
@@ -203,6 +204,10 @@ impl SnapshotManager {
                 target,
                 current_root,
             )?;
+        }
+        if options.takes_back {
+            let (done, paths) = (&metadata.restores, &mut conflicts.paths);
+            text_undo::take_left_text(paths, source, done, target, current_root)?;
         }
         if options.on_conflict == OnConflict::KeepNewer {
             left.extend(conflicts.paths.iter().map(|(path, _)| path));

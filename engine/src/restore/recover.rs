@@ -167,6 +167,8 @@ impl SnapshotManager {
                 undoes_steps,
                 left_some,
                 has_merged,
+                // A journal does not say it: `redo` asks about the text then.
+                left_text: None,
             };
             match is_own_work {
                 true => self.note_landed(&report.skipped),

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::manifest::is_false;
+use crate::object::ContentHash;
 
 /// A restore that was carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +33,9 @@ pub struct RestoreRecord {
     /// Whether files with later changes were merged: they got a state that no snapshot holds.
     #[serde(default, skip_serializing_if = "is_false")]
     pub has_merged: bool,
+    /// The contents that the undo of a part of one text left, which no snapshot holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_text: Option<ContentHash>,
 }
 
 impl RestoreRecord {
@@ -104,6 +108,7 @@ mod tests {
             undoes_steps: false,
             left_some: false,
             has_merged: false,
+            left_text: None,
         }
     }
 

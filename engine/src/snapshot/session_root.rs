@@ -156,6 +156,7 @@ mod tests {
             undoes_steps: false,
             left_some: false,
             has_merged: false,
+            left_text: None,
         }];
         let mut earlier = later.clone();
         earlier.manifest_hashes.pop();

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::cli::render::{
-    DiffOptions, LineKind, MarkedLine, RenderError, marked_lines, renamed_lines, write_patch,
+    DiffOptions, LineKind, MarkedLine, RenderError, marked_lines, renamed_lines, without_hunk,
+    write_patch,
 };
 use crate::cli::repositories::{Repositories, Told};
 use nono_engine::diff::{Change, Difference, Lookup};
@@ -124,6 +125,26 @@ impl<'a> States<'a> {
         match found {
             (Some(gone), Some(made)) => renamed_lines(&gone, &made, options, take),
             _ => Ok(()),
+        }
+    }
+
+    /// Whether the newer state is a snapshot of the session, and not the files of now.
+    pub(super) fn is_recorded(&self) -> bool {
+        let newer = self.session.manifest(self.numbers[1]);
+        newer.is_ok_and(|it| it.manifest.merkle_root == self.merkle_roots[1])
+    }
+
+    /// The newer text of a file without one of its hunks, by its number from 0 and its header.
+    pub(super) fn without_hunk(
+        &self,
+        change: &Change,
+        hunk: (usize, &str),
+        options: &DiffOptions<'_>,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        let (mut old, mut new) = (self.old_states(), self.new_states());
+        match difference(change, &mut old, &mut new)? {
+            Some(found) => without_hunk(&found, hunk, options),
+            None => Ok(None),
         }
     }
 

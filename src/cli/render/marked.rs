@@ -181,7 +181,7 @@ fn hunks(
     };
     for hunk in diff.hunks(options.context_lines) {
         let (old, new) = extent(&hunk);
-        let text = format!("@@ -{} +{} @@", hunk_range(&old), hunk_range(&new));
+        let text = hunk_header(&old, &new);
         if !take(MarkedLine::remark(LineKind::Hunk, text)) {
             return false;
         }
@@ -222,6 +222,40 @@ fn hunks(
         }
     }
     true
+}
+
+/// The newer text of a changed file without one of its hunks, as [`marked_lines`] counts them from
+/// 0. `header`: the line above the hunk. `None`: a state of the file is no text, or the hunk has
+/// other lines by now, as where the search for a small difference ended early.
+///
+/// # Errors
+/// When contents cannot be read.
+pub fn without_hunk(
+    difference: &Difference,
+    (index, header): (usize, &str),
+    options: &DiffOptions<'_>,
+) -> Result<Option<Vec<u8>>, StoreError> {
+    let pair = std::slice::from_ref(difference);
+    let found = entries(pair, options);
+    let [Entry::File(change)] = found.as_slice() else { return Ok(None) };
+    let (Some(_), Some(_), Contents::Text(texts)) = (change.old, change.new, change.load(options)?)
+    else {
+        return Ok(None);
+    };
+    let diff = LineDiff::new(&texts.old, &texts.new, options.timeout);
+    let hunks = diff.hunks(options.context_lines);
+    let Some(hunk) = hunks.get(index) else { return Ok(None) };
+    let (old, new) = extent(hunk);
+    if hunk_header(&old, &new) != header {
+        return Ok(None);
+    }
+    let (lines_before, lines_after) = (diff.old(), diff.new_lines());
+    let parts = [&lines_after[..new.start], &lines_before[old], &lines_after[new.end..]];
+    Ok(Some(parts.concat().concat()))
+}
+
+fn hunk_header(old: &Range<usize>, new: &Range<usize>) -> String {
+    format!("@@ -{} +{} @@", hunk_range(old), hunk_range(new))
 }
 
 /// A line of a file as a screen can show it: its beginning, if it is very long.
@@ -311,6 +345,37 @@ mod tests {
         );
         assert_eq!(lines[2].number, Some(1));
         assert_eq!((lines[4].number, lines[4].file.as_deref()), (Some(2), Some("a.sql")));
+    }
+
+    #[test]
+    fn a_text_without_one_hunk_has_all_others() {
+        let old: Vec<u8> = (0..40).flat_map(|n| format!("{n}\n").into_bytes()).collect();
+        let text = |changed: &[usize]| -> Vec<u8> {
+            let line =
+                |n| if changed.contains(&n) { format!("new {n}\n") } else { format!("{n}\n") };
+            (0..40).flat_map(|n| line(n).into_bytes()).collect()
+        };
+        let mut diff = TestDiff::new();
+        diff.add("/p/a", file(&old), file(&text(&[2, 20, 38])));
+        let headers: Vec<String> = lines(&diff)
+            .into_iter()
+            .filter(|line| line.kind == LineKind::Hunk)
+            .map(|line| line.text)
+            .collect();
+        assert_eq!(headers.len(), 3);
+        let without = |at: usize, header: &str| {
+            without_hunk(&diff.differences[0], (at, header), &diff.options()).unwrap()
+        };
+        assert_eq!(without(0, &headers[0]).unwrap(), text(&[20, 38]));
+        assert_eq!(without(1, &headers[1]).unwrap(), text(&[2, 38]));
+        assert_eq!(without(2, &headers[2]).unwrap(), text(&[2, 20]));
+        // Another hunk than the one that was looked at.
+        assert_eq!(without(1, &headers[0]), None);
+        assert_eq!(without(3, &headers[2]), None);
+        let mut made = TestDiff::new();
+        made.add("/p/b", None, file(b"x\n"));
+        let header = "@@ -0,0 +1 @@";
+        assert_eq!(without_hunk(&made.differences[0], (0, header), &made.options()).unwrap(), None);
     }
 
     #[test]

@@ -58,6 +58,8 @@ pub(super) enum Action {
     Suspend,
     /// Shows how these changes look inside, in the pager.
     Page(Range<usize>),
+    /// Takes one hunk of a change back: its change and its number, from 0.
+    Hunk(usize, usize),
     /// Takes all of it back, with the question of `nono undo`.
     TakeBack,
     /// Shows the timeline.
@@ -75,6 +77,8 @@ pub(super) enum Question {
     RestoreAll,
     /// The same: these paths.
     Restore(Vec<usize>),
+    /// The same: a hunk of a change, by its number from 0.
+    RestoreHunk(usize, usize),
     /// Whether to keep everything though something is marked.
     Keep,
 }
@@ -259,7 +263,10 @@ impl Changes {
             }
             (KeyCode::Enter | KeyCode::Char('r'), Purpose::Choosing) => self.ask_to_restore(),
             (KeyCode::Char('R' | 'u'), Purpose::Choosing) => Action::Nothing,
-            (KeyCode::Char('r'), _) => self.ask_to_restore(),
+            (KeyCode::Char('r'), _) => match self.hunk_at_cursor() {
+                Some((index, hunk)) => self.ask(Question::RestoreHunk(index, hunk)),
+                None => self.ask_to_restore(),
+            },
             (KeyCode::Char('R'), _) | (KeyCode::Char('u'), Purpose::Deciding) => {
                 self.ask(Question::RestoreAll)
             }
@@ -282,6 +289,7 @@ impl Changes {
         match self.question.take() {
             Some(Question::RestoreAll) if is_yes => Action::Decide(Decision::RestoreAll),
             Some(Question::Restore(indices)) if is_yes => Action::Decide(self.restore(&indices)),
+            Some(Question::RestoreHunk(index, hunk)) if is_yes => Action::Hunk(index, hunk),
             Some(Question::Keep) => match key {
                 KeyCode::Enter | KeyCode::Char('y' | 'Y' | 'q') => {
                     Action::Decide(Decision::KeepAll)
@@ -420,6 +428,23 @@ impl Changes {
     fn above(&self, path: &Path) -> impl Iterator<Item = usize> {
         let find = |dir: &Path| self.changes.binary_search_by(|c| c.path.as_path().cmp(dir)).ok();
         path.ancestors().skip(1).filter_map(find)
+    }
+
+    /// The hunk that is looked at, where the keys move the difference of a changed file and
+    /// nothing is marked.
+    fn hunk_at_cursor(&self) -> Option<(usize, usize)> {
+        if self.desk.focus != Focus::Difference || self.marked_count > 0 {
+            return None;
+        }
+        let index = self.current()?.change?;
+        let change = &self.changes[index];
+        let is_text = change.change_type == ChangeType::Modified && !change.is_directory;
+        let (number, _) = self.desk.hunk().filter(|_| is_text && !self.is_renamed(index))?;
+        Some((index, number - 1))
+    }
+
+    fn is_renamed(&self, index: usize) -> bool {
+        self.renames.contains_key(&index)
     }
 
     /// Asks about what is marked, or else about the row at the cursor.

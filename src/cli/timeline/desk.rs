@@ -9,6 +9,8 @@ use ratatui::layout::{Position, Rect};
 
 use super::outline::Outline;
 
+/// Longest way sideways: no line has more bytes on the screen.
+const MAX_LEFT: usize = 4096;
 /// Rows for one notch of the wheel.
 const WHEEL_ROWS: isize = 3;
 
@@ -79,6 +81,8 @@ pub(super) struct Desk {
     message: Option<String>,
     /// The first shown line of the difference.
     top: usize,
+    /// The first shown cell of its lines.
+    left: usize,
     /// Lines of the difference, and where its hunks begin.
     line_count: usize,
     hunks: Vec<usize>,
@@ -109,6 +113,11 @@ impl Desk {
         self.top
     }
 
+    /// The first shown cell of the lines of the difference.
+    pub(super) fn left(&self) -> usize {
+        self.left
+    }
+
     /// The hunk that is looked at, from 1, and their number.
     pub(super) fn hunk(&self) -> Option<(usize, usize)> {
         let before = self.hunks.partition_point(|begin| *begin <= self.top);
@@ -117,7 +126,7 @@ impl Desk {
 
     /// Another difference is shown, from its top.
     pub(super) fn show(&mut self, line_count: usize, hunks: Vec<usize>) {
-        self.top = 0;
+        (self.top, self.left) = (0, 0);
         self.grow(line_count, hunks);
     }
 
@@ -197,6 +206,8 @@ impl Desk {
             KeyCode::PageDown => return self.page(1),
             KeyCode::Char('J') => self.scroll(1),
             KeyCode::Char('K') => self.scroll(-1),
+            KeyCode::Char('>') => self.move_sideways(true),
+            KeyCode::Char('<') => self.move_sideways(false),
             KeyCode::Char('n') => self.next_hunk(),
             KeyCode::Char('p') => self.previous_hunk(),
             KeyCode::Char('/') => {
@@ -352,6 +363,15 @@ impl Desk {
         let rows = usize::from(self.places.difference.height);
         let last = self.line_count.saturating_sub(rows.max(1));
         self.top = self.top.saturating_add_signed(lines).min(last);
+    }
+
+    /// Moves the lines of the difference by half of its width.
+    fn move_sideways(&mut self, is_right: bool) {
+        let cells = usize::from(self.places.difference.width / 2).max(1);
+        self.left = match is_right {
+            true => self.left.saturating_add(cells).min(MAX_LEFT),
+            false => self.left.saturating_sub(cells),
+        };
     }
 
     fn next_hunk(&mut self) {

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use crate::cli::looking::{Colours, Renames, States, Token};
-use crate::cli::render::{LineKind, MarkedLine};
+use crate::cli::render::{DiffOptions, LineKind, MarkedLine};
 use nono_engine::diff::Change;
 
 /// Lines of a beginning: more than a screen has.
@@ -112,6 +112,20 @@ impl Difference {
         (0..self.lines.len()).filter(is_begin).collect()
     }
 
+    /// The line above a hunk, by its number from 0.
+    pub(super) fn hunk_header(&self, hunk: usize) -> Option<&str> {
+        let at = *self.hunks().get(hunk)?;
+        Some(&self.lines[at].text)
+    }
+
+    /// How a hunk is found again: as the lines were made.
+    pub(super) fn options<'o>(states: &'o States<'_>) -> DiffOptions<'o> {
+        let mut options = states.options();
+        options.max_file_bytes = MAX_FILE_BYTES;
+        options.timeout = PATIENCE;
+        options
+    }
+
     /// The limit for more lines, if there are any.
     pub(super) fn limit_for_more(&self) -> Option<Limit> {
         self.limit.more().filter(|_| self.is_cut)
@@ -127,9 +141,7 @@ impl Difference {
         heading: Vec<MarkedLine>,
         limit: Limit,
     ) -> Self {
-        let mut options = states.options();
-        options.max_file_bytes = MAX_FILE_BYTES;
-        options.timeout = PATIENCE;
+        let options = Self::options(states);
         let began = Instant::now();
         let mut beginning = Beginning { lines: heading, bytes: 0, limit };
         let moved: HashSet<usize> = renames.values().copied().collect();

@@ -29,14 +29,14 @@ use rustix::process::getpgrp;
 use rustix::termios::tcgetpgrp;
 
 use super::args::{Arguments, Command, StoreArgs, named_project};
-use super::commands::{list, undo};
+use super::commands::{list, redo, undo};
 use super::context::Context;
 use super::error::CliError;
 use super::looking::{self, States, states_around};
 use super::render::{LineKind, MarkedLine, absolute_time, shown, touched_part};
 use super::restoring::restore_picked;
 use nono_engine::diff::{self, Comparison, Difference as Different};
-use nono_engine::restore::Selection;
+use nono_engine::restore::{RunsAtWork, Selection, TextPart};
 use nono_engine::session::{Catalog, Place, Purpose as Looked, SessionStatus, SessionSummary};
 use nono_engine::snapshot::{NotCapturedSet, SessionDir, SnapshotManager, SnapshotManifest};
 
@@ -143,7 +143,9 @@ fn chosen(
 ) -> Result<Decision, CliError> {
     let opened = Opened::new(subject, comparison, &Part::default(), purpose)?;
     let store = StoreArgs { root: Some(catalog.root().to_owned()) };
-    match Driver::start(catalog, &store, context)?.changes(opened)? {
+    let mut driver = Driver::start(catalog, &store, context)?;
+    driver.takes_hunks = false;
+    match driver.changes(opened)? {
         After::Decided(decision) => Ok(decision),
         After::Quit | After::Back | After::TakeBack => Ok(Decision::KeepAll),
     }
@@ -218,6 +220,8 @@ impl<'a> Opened<'a> {
 
 struct Driver<'a> {
     screen: Screen,
+    /// Whether single hunks can be restored: not while an undo is being chosen.
+    takes_hunks: bool,
     catalog: &'a Catalog,
     store: &'a StoreArgs,
     context: &'a Context,
@@ -231,7 +235,8 @@ impl<'a> Driver<'a> {
         context: &'a Context,
     ) -> Result<Self, CliError> {
         let colours = context.colours_on_stderr();
-        Ok(Self { screen: Screen::open()?, catalog, store, context, colours })
+        let screen = Screen::open()?;
+        Ok(Self { screen, takes_hunks: true, catalog, store, context, colours })
     }
 
     /// Draws a page, and waits for what it is to do.
@@ -305,6 +310,11 @@ impl<'a> Driver<'a> {
                         page.desk.tell(error.to_string());
                     }
                 }
+                Action::Hunk(index, hunk) => {
+                    let header = difference.hunk_header(hunk).unwrap_or_default();
+                    let done = self.restore_hunk(&states, &page, index, (hunk, header));
+                    page.desk.tell(done.unwrap_or_else(|error| error.to_string()));
+                }
                 Action::TakeBack => return Ok(After::TakeBack),
                 Action::Back => return Ok(After::Back),
                 Action::Decide(decision) => return Ok(After::Decided(decision)),
@@ -362,9 +372,68 @@ impl<'a> Driver<'a> {
                     page = self.reload(&page, page.scope())?;
                     difference = Difference::default();
                 }
+                sessions::Action::Redo(entry) => {
+                    self.redo(&page, entry)?;
+                    page = self.reload(&page, page.scope())?;
+                    difference = Difference::default();
+                }
                 sessions::Action::Quit => return Ok(()),
             }
         }
+    }
+
+    /// Takes one hunk of a file back, and says so.
+    fn restore_hunk(
+        &self,
+        states: &States<'_>,
+        page: &Changes,
+        index: usize,
+        hunk: (usize, &str),
+    ) -> Result<String, CliError> {
+        if !self.takes_hunks {
+            return Err(CliError::failed("an undo is being chosen: mark whole files here"));
+        }
+        if !states.is_recorded() {
+            let message = "the newer state is not recorded, so no part of it is taken back";
+            return Err(CliError::failed(message));
+        }
+        let change = &page.changes()[index];
+        let Some(without) = states.without_hunk(change, hunk, &Difference::options(states))? else {
+            return Err(CliError::failed("this hunk cannot be restored by itself: r in the list"));
+        };
+        let session = states.session();
+        let manager = SnapshotManager::open(session.path())?;
+        let path = change.path.clone();
+        let part = TextPart { snapshot: states.numbers()[1], path, without };
+        let report = manager.undo_text(&part, &RunsAtWork::default())?;
+        let name = page.shown(&change.path);
+        Ok(match report.conflict {
+            Some(conflict) => format!("{name} stays as it is: {conflict}"),
+            None if report.restore.changes.is_empty() => {
+                format!("{name} has this hunk no more: nothing was changed")
+            }
+            None => {
+                let number = hunk.0 + 1;
+                format!("hunk {number} of {name} is restored (nono redo takes that back)")
+            }
+        })
+    }
+
+    /// Offers to take the last undo back.
+    fn redo(&mut self, page: &Sessions, entry: Entry) -> Result<(), CliError> {
+        let Some((_, summary)) = page.session(entry) else { return Ok(()) };
+        let parsed = Arguments::try_parse_from(["nono", "redo"])
+            .map_err(|error| CliError::failed(error.to_string()))?;
+        let Command::Redo(args) = parsed.command else { return Ok(()) };
+        let (store, context) = (self.store, self.context);
+        let id = summary.session_id.clone();
+        self.beside_the_screen(|| {
+            context.say(format_args!("session {id} is undone already"));
+            if context.confirm("take the last undo here back, as nono redo does?")? {
+                redo::run(&args, &[], store, context)?;
+            }
+            Ok(())
+        })
     }
 
     /// Reads the list again; the cursor stays at its row.

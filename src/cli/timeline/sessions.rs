@@ -14,6 +14,7 @@ use crate::cli::args::named_project;
 use crate::cli::commands::{list, quoted};
 use crate::cli::looking::Node;
 use crate::cli::render::{Palette, relative_time, session_changes, shown, summary_with_git};
+use nono_engine::counted::counted;
 use nono_engine::session::{
     Catalog, CatalogError, Place, PromptSteps, SessionStatus, SessionSummary, by_prompt,
     sessions_here, steps,
@@ -67,6 +68,8 @@ pub(super) enum Action {
     Open(Entry),
     /// Takes a row back, with the question of `nono undo`.
     TakeBack(Entry),
+    /// Offers to take the last undo back, with a question: the session is undone.
+    Redo(Entry),
     /// Is done.
     Quit,
 }
@@ -130,9 +133,8 @@ impl Sessions {
             _ => "all projects".to_owned(),
         };
         let now = Zoned::now();
-        let count = sessions.len();
-        let plural = if count == 1 { "" } else { "s" };
-        let title = format!("{count} session{plural} · {project}");
+        let count = counted(sessions.len(), "session", "sessions");
+        let title = format!("{count} · {project}");
         let desk = Desk::default();
         let entries = Vec::new();
         let mut page = Self { desk, title, scope, sessions, unreadable, entries, now };
@@ -259,6 +261,14 @@ impl Sessions {
         }
     }
 
+    /// Whether a session of the list is undone, in a word.
+    pub(super) fn undone_word(&self, entry: Entry) -> Option<&'static str> {
+        match entry {
+            Entry::Session(at) => self.sessions[at].summary.undone_word(),
+            _ => None,
+        }
+    }
+
     fn session_title(&self, summary: &SessionSummary) -> String {
         let agent = summary.agent.as_ref().map(|agent| shown(agent.client.as_bytes()));
         let what = match agent {
@@ -331,6 +341,11 @@ impl Sessions {
 
     fn take_back(&mut self) -> Action {
         let Some(entry) = self.current() else { return Action::Nothing };
+        if let Entry::Session(at) = entry
+            && self.sessions[at].summary.undone
+        {
+            return Action::Redo(entry);
+        }
         if self.undo_arguments(entry).is_some() {
             return Action::TakeBack(entry);
         }
@@ -487,13 +502,16 @@ fn notes(summary: &SessionSummary) -> String {
     };
     let exit = summary.exit_code.filter(|code| *code != 0).map(|code| format!("exit {code}"));
     let words = [
-        summary.undone_word().map(str::to_owned),
         exit,
         (summary.status == SessionStatus::Running).then(|| "running".to_owned()),
         summary.pinned.then(|| "pinned".to_owned()),
         summary.received.then(|| "received".to_owned()),
     ];
-    words.into_iter().flatten().fold(changes, |notes, word| format!("{notes}  {word}"))
+    let words = words.into_iter().flatten();
+    // In a narrow list the end of the line is cut, and this word matters most.
+    let undone = summary.undone_word().map(str::to_owned);
+    let words: Vec<String> = undone.into_iter().chain([changes]).chain(words).collect();
+    words.join("  ")
 }
 
 /// The beginning of a text on one line, harmless for a terminal.

@@ -26,6 +26,10 @@ const SPLIT_SESSIONS_FROM: u16 = 80;
 const SPLIT_CHANGES_FROM: u16 = 100;
 /// Columns of the list beside a difference.
 const LIST_WIDTH: (u16, u16) = (30, 70);
+/// Columns of the keys in the help, with the space behind them.
+const KEYS_WIDTH: usize = 19;
+/// Narrower rows of sessions have no room for the changes.
+const NOTES_FROM: usize = 30;
 /// On lower screens the list is worth more than the summary.
 const ROWS_FOR_SUMMARY: u16 = 10;
 /// The same for the command, the prompt and the commits.
@@ -43,24 +47,27 @@ const KEYS_CHOOSING: &str =
     "space mark  a all  d diff  / find  ? help  Enter keep what is marked  q nothing";
 const KEYS_LOOKING: &str = "? help  q end  Esc back  Enter open  space mark  r restore  u undo";
 const KEYS_SESSIONS: &str = "? help  q end  Enter open  u undo  / find  o all projects";
-const KEYS_DIFFERENCE: &str = "? help  j k scroll  n p hunks  Esc list  d pager";
+const KEYS_DIFFERENCE: &str =
+    "? help  j k scroll  < > sideways  n p hunks  r restore hunk  Esc list  d pager";
 
-const HELP_MOVING: [&str; 9] = [
+const HELP_MOVING: [&str; 10] = [
     "up, down, k, j     move",
     "left, right, h, l  fold and unfold; right on a file looks at its difference",
     "PgUp, PgDn, g, G   move a page, to the first, to the last",
     "Tab                to the difference and back",
     "n, p               the next hunk, the one before; J, K one line",
+    "<, >               the difference sideways",
     "/                  search; Esc shows all again",
     "mouse              click selects, a second click opens, the wheel moves",
     "Ctrl-C             end, at once",
     "Ctrl-Z             back to the shell; fg comes back here",
 ];
-const HELP_CHANGES: [&str; 6] = [
+const HELP_CHANGES: [&str; 7] = [
     "space              mark a path, a new or deleted directory with all that is in it",
     "a                  mark all that is shown, or none",
     "d                  show what changed in it, in the pager",
     "r                  restore what is marked, or else the path at the cursor",
+    "r in a difference  restore the hunk that is looked at",
     "R                  restore everything",
     "Esc                back to the timeline",
 ];
@@ -145,7 +152,8 @@ pub(super) fn draw(
         put(frame, Rect { y, height: 1, ..area }, line);
     }
     if page.desk().mode == Mode::Help {
-        let help = page.help();
+        let help: Vec<String> =
+            page.help().into_iter().flat_map(|line| folded_help(line, room)).collect();
         let desk = page.desk_mut();
         desk.help_top = desk.help_top.min(help.len().saturating_sub(rows));
         let shown = help.into_iter().skip(desk.help_top);
@@ -222,32 +230,37 @@ fn draw_difference(
     for y in place.y..place.bottom() {
         let mut spans = vec![Span::styled(border, Style::new().add_modifier(Modifier::DIM))];
         if let Some((at, line)) = lines.next() {
-            spans.extend(difference_line(line, difference.colours(at), has_numbers, colours));
+            let (fixed, text) = difference_line(line, difference.colours(at), has_numbers, colours);
+            spans.extend(fixed);
+            spans.extend(behind(text, desk.left()));
         }
         put(frame, Rect { y, height: 1, ..place }, &Line::from(spans));
     }
 }
 
-/// A line of a difference in pieces of one style each.
+/// Pieces of one style each.
+type Spans = Vec<Span<'static>>;
+
+/// A line of a difference: its number and sign, which stay, and its text, which moves sideways.
 fn difference_line(
     line: &MarkedLine,
     code: &[(Range<usize>, Token)],
     has_numbers: bool,
     colours: bool,
-) -> Vec<Span<'static>> {
+) -> (Spans, Spans) {
     let dim = Style::new().add_modifier(Modifier::DIM);
     let base = line_style(line.kind, colours);
     let sign = match line.kind {
         LineKind::Added => "+",
         LineKind::Removed => "-",
         LineKind::Same => " ",
-        _ => return vec![Span::styled(line.text.clone(), base)],
+        _ => return (Vec::new(), vec![Span::styled(line.text.clone(), base)]),
     };
-    let mut spans = Vec::new();
+    let (mut fixed, mut spans) = (Vec::new(), Vec::new());
     if has_numbers && let Some(number) = line.number {
-        spans.push(Span::styled(format!("{number:>4} "), dim));
+        fixed.push(Span::styled(format!("{number:>4} "), dim));
     }
-    spans.push(Span::styled(sign, base));
+    fixed.push(Span::styled(sign, base));
     let word = match colours {
         true => base.add_modifier(Modifier::REVERSED),
         false => base.add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
@@ -267,7 +280,60 @@ fn difference_line(
         };
         spans.push(Span::styled(line.text[part[0]..part[1]].to_owned(), style));
     }
-    spans
+    (fixed, spans)
+}
+
+/// The pieces of a line behind its first cells. A wide character that is cut leaves a space.
+fn behind(spans: Spans, mut cells: usize) -> Spans {
+    let mut rest = Vec::new();
+    for span in spans {
+        let width = span.width();
+        if cells >= width {
+            cells -= width;
+            continue;
+        }
+        let mut kept = String::new();
+        for c in span.content.chars() {
+            let width = c.width().unwrap_or(0);
+            if cells == 0 {
+                kept.push(c);
+            } else if width > cells {
+                kept.push_str(&" ".repeat(width - cells));
+                cells = 0;
+            } else {
+                cells -= width;
+            }
+        }
+        rest.push(Span::styled(kept, span.style));
+    }
+    rest
+}
+
+/// A line of the help on a screen: a narrow one has the words below the keys, in several lines.
+fn folded_help(line: &str, room: usize) -> Vec<String> {
+    if width(line) <= room {
+        return vec![line.to_owned()];
+    }
+    let (keys, words) = match line.split_at_checked(KEYS_WIDTH) {
+        Some((keys, words)) if keys.ends_with(' ') => (keys.trim_end(), words),
+        _ => ("", line),
+    };
+    let indent = if keys.is_empty() { "" } else { "  " };
+    let mut lines: Vec<String> =
+        Some(cut(keys, room)).filter(|keys| !keys.is_empty()).into_iter().collect();
+    let mut current = String::new();
+    for word in words.split_whitespace() {
+        let is_full = width(indent) + width(&current) + 1 + width(word) > room;
+        if is_full && !current.is_empty() {
+            lines.push(format!("{indent}{}", std::mem::take(&mut current)));
+        }
+        if !current.is_empty() {
+            current.push(' ');
+        }
+        current.push_str(word);
+    }
+    lines.push(format!("{indent}{current}"));
+    lines
 }
 
 /// The sixteen colours of the terminal fit any background.
@@ -477,6 +543,13 @@ impl Page for Changes {
                 }
                 indices => format!("{verb} {}? [y/N]", paths(indices.len())),
             },
+            Question::RestoreHunk(index, hunk) => {
+                let name = self.shown(&self.changes()[*index].path);
+                let count = self.desk.hunk().map_or(0, |(_, count)| count);
+                let what = format!("hunk {} of {count} of ", hunk + 1);
+                let room = room.saturating_sub(what.len() + 15);
+                format!("restore {what}{}? [y/N]", end_of(&name, room))
+            }
             Question::Keep => {
                 format!("keep everything, also the {marked} marked? Enter keeps, r restores them")
             }
@@ -546,9 +619,12 @@ impl Page for Sessions {
         let (time, text, notes) = self.words(entry);
         let time = if time.is_empty() { time } else { pad(&time, 10) };
         let room = room.saturating_sub(indent.width() + time.width());
-        // A third of the rest, at least, is for the changes.
+        // A third of the rest, at least, is for the changes. What is undone is said in any room.
         let notes_room = room.saturating_sub(text.width() + 3).max(room / 3).min(notes.width());
-        let notes = if room < 30 { String::new() } else { cut(&notes, notes_room) };
+        let notes = match room < NOTES_FROM {
+            true => self.undone_word(entry).unwrap_or_default().to_owned(),
+            false => cut(&notes, notes_room),
+        };
         let gap = if notes.is_empty() { 0 } else { 2 };
         let text = cut(&text, room.saturating_sub(notes.width() + gap + 1));
         let space = " ".repeat(room.saturating_sub(text.width() + notes.width() + 1));

@@ -53,6 +53,8 @@ pub(super) struct Wanted {
     pub(super) left: BTreeSet<Vec<u8>>,
     /// Whether a side or a choice decided about a conflict.
     pub(super) has_decided: bool,
+    /// The contents of the text of which a part is taken back.
+    pub(super) left_text: Option<ContentHash>,
 }
 
 impl Wanted {
@@ -70,7 +72,7 @@ impl Wanted {
         let (merged, mut conflicts, left) = state.finish();
         conflicts.sort();
         conflicts.dedup_by(|a, b| a.path == b.path && a.change == b.change);
-        Ok(Self { root, paths, merged, conflicts, left, has_decided })
+        Ok(Self { root, paths, merged, conflicts, left, has_decided, left_text: None })
     }
 
     /// Later changes of these paths are in the state that is to be reached.
@@ -174,6 +176,7 @@ impl SnapshotManager {
                 undoes_steps: true,
                 left_some: false,
                 has_merged: false,
+                left_text: wanted.left_text,
             };
             let target = &states.target.manifest;
             let (mut done, left) =
