@@ -16,3 +16,5 @@ pub mod fuzzing;
 pub mod mcp;
 #[cfg(feature = "cli")]
 pub mod sandbox;
+#[cfg(feature = "cli")]
+pub mod watch;

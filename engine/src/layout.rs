@@ -9,6 +9,7 @@
 //!   <session>/           any other name that is not hidden
 //!   .new-…  .removed-…   sessions that are not there yet, or no longer
 //!   .restoring-…         the paths of a restore that is at work
+//!   .watch/              places of watchers, each in a directory named by the watched path
 //! ```
 
 use crate::sys::{self, Dir, FileKind};
@@ -61,6 +62,9 @@ pub const REMOVED_PREFIX: &str = ".removed-";
 
 /// In front of the name of a mark: a restore is at work on the paths in it.
 pub(crate) const RESTORING_PREFIX: &str = ".restoring-";
+
+/// Places of watchers. Hidden, so it is no session.
+pub(crate) const WATCH: &str = ".watch";
 
 /// The target of a session's link to its root directory's objects.
 pub const SHARED_OBJECTS: &[u8] = b"../objects";

@@ -57,3 +57,4 @@ pub mod store;
 pub mod sys;
 pub mod verify;
 pub mod walk;
+pub mod watch;

@@ -70,6 +70,11 @@ pub(super) enum Command {
     Helper(Helper),
     /// Record the current state of some paths
     Snapshot(commands::snapshot::SnapshotArgs),
+    /// Record what changes in a project, without being asked
+    ///
+    /// A watcher takes a step after each quiet moment, of whatever the user or another program
+    /// changed.
+    Watch(commands::watch::WatchCommand),
     /// Show all recorded states as read-only folders
     #[cfg(feature = "mount")]
     Mount(commands::mount::MountArgs),

@@ -110,6 +110,34 @@ const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
         ],
     ),
     (
+        "watch",
+        [
+            ("nono watch --detach", "the project around here, in the background"),
+            ("nono watch ~/notes ~/shop", "two directories, until Ctrl-C"),
+        ],
+    ),
+    (
+        "watch status",
+        [
+            ("nono watch status", "all watchers, and what they do"),
+            ("nono watch status --json", "for a program"),
+        ],
+    ),
+    (
+        "watch stop",
+        [
+            ("nono watch stop", "the watcher of the project around here"),
+            ("nono watch stop ~/notes", "of another directory"),
+        ],
+    ),
+    (
+        "watch install",
+        [
+            ("nono watch install", "a unit of systemd for the project around here"),
+            ("nono watch install ~/notes --print", "only show it"),
+        ],
+    ),
+    (
         "steps",
         [
             ("nono steps", "what the agent did here, prompt by prompt"),

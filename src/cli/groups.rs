@@ -32,7 +32,7 @@ pub(super) const GROUPS: &[Group] = &[
         ],
     },
     Group { title: "Take back", commands: &["review", "resume"] },
-    Group { title: "Record", commands: &["snapshot", "pin", "unpin"] },
+    Group { title: "Record", commands: &["snapshot", "watch", "pin", "unpin"] },
     Group { title: "Agents", commands: &["agent", "mcp", "hook"] },
     Group { title: "Forks", commands: &["fork", "forks", "try", "bisect"] },
     Group { title: "Clean", commands: &["cleanup", "usage", "verify"] },

@@ -100,6 +100,7 @@ fn need(command: &Command) -> Named {
             Command::Bisect(_) => Named(Need::Writing, "bisect"),
             #[cfg(feature = "container")]
             Command::Container { .. } => Named(Need::Writing, "container"),
+            Command::Watch(_) => Named(Need::Writing, "watch"),
             Command::Import(_) => Named(Need::Writing, "import"),
             #[cfg(feature = "archive")]
             Command::Archive { command } => match command {

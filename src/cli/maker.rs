@@ -97,7 +97,7 @@ impl<'a> Maker<'a> {
             Origin::Restored => "nono",
             Origin::Received => "archive",
             Origin::Session => match self.step().map(|step| step.kind) {
-                Some(StepKind::UserEdits) => "you",
+                Some(StepKind::UserEdits | StepKind::Watched | StepKind::Elsewhere) => "you",
                 Some(StepKind::Undo) => "nono",
                 Some(StepKind::Tool | StepKind::Late | StepKind::Checkpoint) => "agent",
                 None if self.command().is_empty() => "you",

@@ -189,6 +189,7 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
         Command::Agent { command } => commands::agent::run(&command, &store, context),
         Command::Helper(helper) => run_helper(&helper, &store, context),
         Command::Snapshot(args) => commands::snapshot::run(&args, &store, context),
+        Command::Watch(args) => commands::watch::run(&args, &store, context),
         #[cfg(feature = "mount")]
         Command::Mount(args) => commands::mount::run(&args, &store, context),
         #[cfg(feature = "mount")]

@@ -9,6 +9,7 @@
 //! | its last state is recorded | the same: they do not undo the recording; a second Ctrl-C in it does, by its `Bar` |
 //! | the timeline, or a review | what a terminal sends, by its screen |
 //! | a mount is served | what ends it, by the mount |
+//! | a project is watched | what ends it, by the watcher: it takes a last step |
 //! | a mount is guarded | the same, by the guard, which does nothing then: it ends with the mount |
 //! | always | SIGXFSZ, by [`survive_long_files`]: nothing happens |
 //! | waiting for an answer, a lock, a collection | nothing: Ctrl-C ends the program (130), Ctrl-Z stops it |

@@ -131,6 +131,7 @@ mod unstable;
 mod usage;
 mod user_edits;
 mod views;
+mod watch;
 mod web;
 mod wording;
 mod wrong_use;

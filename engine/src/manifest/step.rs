@@ -44,6 +44,12 @@ pub enum StepKind {
     Checkpoint,
     /// The state after steps were taken back.
     Undo,
+    /// A change that a watcher saw while nothing recorded was at work: of the user, or of another
+    /// program.
+    Watched,
+    /// What a watcher found after a command, an agent or a restore, whose own sessions have it. An
+    /// edit that came between may be in it as well.
+    Elsewhere,
 }
 
 /// The prompt that a step belongs to.
@@ -192,6 +198,8 @@ pub fn summary(kind: StepKind, tool: Option<&str>, title: &str) -> String {
         StepKind::UserEdits => Some("your own edits"),
         StepKind::Late => Some("late changes"),
         StepKind::Checkpoint => Some("checkpoint"),
+        StepKind::Watched => Some("you or another program"),
+        StepKind::Elsewhere => Some("changes of other sessions"),
     };
     let parts = [kind, tool, Some(title)].into_iter().flatten().filter(|part| !part.is_empty());
     parts.collect::<Vec<_>>().join(" · ")

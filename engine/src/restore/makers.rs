@@ -41,8 +41,10 @@ impl Makers {
         match &manifest.step {
             Some(Step { kind: StepKind::Tool, .. }) => sessions,
             Some(Step { kind: StepKind::Checkpoint, call_id: Some(_), .. }) => sessions,
-            Some(Step { kind: StepKind::UserEdits, .. }) => Self { session: false, user },
-            Some(Step { kind: StepKind::Undo, .. }) => Self::default(),
+            Some(Step { kind: StepKind::UserEdits | StepKind::Watched, .. }) => {
+                Self { session: false, user }
+            }
+            Some(Step { kind: StepKind::Undo | StepKind::Elsewhere, .. }) => Self::default(),
             Some(Step { kind: StepKind::Late | StepKind::Checkpoint, .. }) | None => {
                 Self { session: true, user }
             }

@@ -103,7 +103,7 @@ impl SnapshotManager {
             && match metadata.origin {
                 // The states of a merge are made, so all else is later, also if it was killed.
                 _ if is_landed.is_some() => true,
-                SessionOrigin::Agent => true,
+                SessionOrigin::Agent | SessionOrigin::Watch => true,
                 SessionOrigin::Snapshot => has_states,
                 _ => false,
             };

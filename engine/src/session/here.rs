@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use super::catalog::{Catalog, CatalogError, SnapshotId};
 use super::summary::{SessionStatus, SessionSummary};
 use crate::layout::LATEST;
-use crate::snapshot::{ManifestError, Recency, SessionDir};
+use crate::snapshot::{ManifestError, Recency, SessionDir, SessionOrigin};
 use crate::sys;
 
 /// The purpose of a search for a session.
@@ -107,7 +107,11 @@ pub fn sessions_here<'a>(
                 && (tracked.any(|tracked| is_here(tracked)) || has_file(session))
         };
         let mut found: Vec<_> = sessions.iter().filter(tracks).collect();
-        found.sort_by_cached_key(|session| std::cmp::Reverse(session.recency(now)));
+        // A watcher writes all the time: its session would hide every other one.
+        let is_watch = |session: &SessionSummary| session.origin == SessionOrigin::Watch;
+        found.sort_by_cached_key(|session| {
+            (is_watch(session), std::cmp::Reverse(session.recency(now)))
+        });
         found
     };
     let here = of(&|tracked| place.is_below(tracked), true);
@@ -370,7 +374,6 @@ mod tests {
     use super::*;
     use crate::diff::ChangeSummary;
     use crate::object::ContentHash;
-    use crate::snapshot::SessionOrigin;
 
     fn session(id: &str, second: i64, tracked: &str, created: u64) -> SessionSummary {
         SessionSummary {

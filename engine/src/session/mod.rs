@@ -3,6 +3,7 @@
 //! A store's root directory holds one directory for each session and the objects that they share.
 //! A session appears with its manifest or not at all, so one that is listed can always be read.
 
+mod at_work;
 mod attribution;
 mod catalog;
 mod clock;
@@ -18,6 +19,7 @@ mod thinning;
 mod together;
 mod undo;
 
+pub use at_work::{AtWork, at_work, recorded_by_others};
 pub use attribution::changed_since;
 pub use catalog::{Catalog, CatalogError, InterruptedRestores, SnapshotId};
 pub use clock::aging_until;

@@ -130,16 +130,19 @@ impl SessionContent {
             // An interrupted command may have changed anything.
             (_, SessionStatus::Interrupted | SessionStatus::Running) => Self::Changes,
             // A third state may be one that a restore replaced, or one in between.
-            (SessionOrigin::Run, _) | (SessionOrigin::Agent, SessionStatus::Completed)
+            (SessionOrigin::Run, _)
+            | (SessionOrigin::Agent | SessionOrigin::Watch, SessionStatus::Completed)
                 if is_unchanged && (is_one_state || metadata.merkle_roots.len() <= 2) =>
             {
                 Self::Nothing
             }
-            (SessionOrigin::Snapshot | SessionOrigin::Agent | SessionOrigin::AgentState, _)
-                if is_one_state =>
-            {
-                Self::State(*first)
-            }
+            (
+                SessionOrigin::Snapshot
+                | SessionOrigin::Agent
+                | SessionOrigin::AgentState
+                | SessionOrigin::Watch,
+                _,
+            ) if is_one_state => Self::State(*first),
             _ => Self::Changes,
         }
     }

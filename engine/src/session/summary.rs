@@ -329,7 +329,8 @@ impl SessionStatus {
             | SessionOrigin::Agent
             | SessionOrigin::AgentState
             | SessionOrigin::Container
-            | SessionOrigin::Fork => Self::Open,
+            | SessionOrigin::Fork
+            | SessionOrigin::Watch => Self::Open,
             SessionOrigin::Run if session.is_running()? => Self::Running,
             SessionOrigin::Run => Self::Interrupted,
         })

@@ -141,6 +141,7 @@ impl History {
         self.here.iter().filter(|(summary, _)| {
             summary.may_have_changed()
                 && !summary.undone
+                && summary.origin != SessionOrigin::Watch
                 && !self.overtaken.contains(&summary.session_id)
         })
     }

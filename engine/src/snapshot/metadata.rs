@@ -37,6 +37,10 @@ pub enum SessionOrigin {
     /// are states of the fork. It stays open. Only its id means it, never a place: the directory
     /// itself never was in the later states.
     Fork,
+    /// `nono watch`: its steps are changes of the user and of programs that are not recorded. It
+    /// goes on when the watcher begins again. Of several sessions here it is the last one that a
+    /// directory means, and an undo without an id never means it.
+    Watch,
 }
 
 impl SessionOrigin {

@@ -96,7 +96,10 @@ impl StepEntry {
 
     /// Whether the agent made it. The user's own edits and undos are in the list, too.
     pub fn is_agents(&self) -> bool {
-        !matches!(self.kind, StepKind::UserEdits | StepKind::Undo)
+        !matches!(
+            self.kind,
+            StepKind::UserEdits | StepKind::Undo | StepKind::Watched | StepKind::Elsewhere
+        )
     }
 
     /// The step in one line, without its number: `Bash · rm -rf src`. As hostile as its parts.

@@ -169,6 +169,14 @@ pub fn read_kernel_file(path: &Path, max_bytes: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Opens a file that the kernel makes up, to wait for its changes.
+///
+/// # Errors
+/// When it is missing or may not be read.
+pub(crate) fn open_kernel_file(path: &Path) -> Result<File> {
+    File::open(path).at("open", path)
+}
+
 /// Writes a file of the kernel, in one call as it demands.
 ///
 /// # Errors

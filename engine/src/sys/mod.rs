@@ -28,6 +28,7 @@ mod frozen;
 mod inode;
 mod inode_flags;
 mod lock;
+mod notify;
 #[cfg(feature = "fail-points")]
 mod operation_log;
 mod path;
@@ -38,12 +39,15 @@ mod xattr;
 
 pub(crate) use clock::Moment;
 pub use dir::Dir;
-pub(crate) use dir::{FUSE_SUPER_MAGIC, ListedName, MountId};
+pub(crate) use dir::{
+    FUSE_SUPER_MAGIC, ListedName, MountId, is_local_file_system, is_virtual_file_system,
+};
 pub use dir_watch::{DirWatch, Waited};
 pub(crate) use early_flush::EarlyFlush;
 pub use error::IoContext;
 pub use error::{Error, Result};
 pub use fail_point::before_request;
+pub(crate) use file::open_kernel_file;
 pub use file::{
     TempFile, allocated_ranges, drop_cached_pages, open_log, open_named, open_nowhere,
     open_to_write, read_full_at, read_kernel_file, reflink, stat_open_file, try_open_device,
@@ -53,6 +57,7 @@ pub(crate) use frozen::Refused;
 pub use inode::Inode;
 pub use inode_flags::NAME as INODE_FLAGS;
 pub use lock::FileLock;
+pub(crate) use notify::{Fate, Notice, Notifier};
 pub use path::{
     NoProgram, canonical_parent, create_private_dir, create_private_file, create_public_dir,
     current_dir, current_or_former_dir, find_program, identity, is_executable, kind_of,

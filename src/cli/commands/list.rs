@@ -353,6 +353,8 @@ pub(in crate::cli) fn whole_command(session: &SessionSummary) -> String {
         format!("(fork {})", Shown::bytes(fork.as_bytes()))
     } else if session.origin == SessionOrigin::Fork {
         "(fork)".into()
+    } else if session.origin == SessionOrigin::Watch {
+        "(you or another program)".into()
     } else {
         "(snapshot)".into()
     }

@@ -62,6 +62,7 @@ pub(super) mod undo;
 pub(super) mod undo_steps;
 pub(super) mod usage;
 pub(super) mod verify;
+pub(super) mod watch;
 
 /// The name that an argument gives.
 pub(super) fn label(text: &str) -> Result<String, LabelError> {

@@ -114,6 +114,8 @@ fn print(
                 before = Some(*number);
             }
             (None, Some(number)) => writeln!(out, "after prompt {number}")?,
+            // A watcher has no prompts.
+            (None, None) if steps.iter().all(is_watchers) => {}
             (None, None) => writeln!(out, "before the first prompt")?,
         }
         for step in steps {
@@ -123,7 +125,9 @@ fn print(
             let time = times.of_step(step);
             write!(out, "  {BOLD}#{number:<digits$}{BOLD:#}  {DIM}{time}{DIM:#}  ")?;
             match step.kind {
-                StepKind::UserEdits => write!(out, "{CYAN}{summary}{CYAN:#}{space}  ")?,
+                StepKind::UserEdits | StepKind::Watched => {
+                    write!(out, "{CYAN}{summary}{CYAN:#}{space}  ")?;
+                }
                 _ => write!(out, "{summary}{space}  ")?,
             }
             writeln!(out, "{}{}", changes(step, session), marks(step, metadata.removal(number)))?;
@@ -151,6 +155,10 @@ fn print(
         "see one: {NONO} show {id}#{number}; take one back: {NONO} undo --step {before}{number}"
     ));
     Ok(())
+}
+
+fn is_watchers(step: &StepEntry) -> bool {
+    matches!(step.kind, StepKind::Watched | StepKind::Elsewhere)
 }
 
 /// The times of steps, as the time zone here has them.

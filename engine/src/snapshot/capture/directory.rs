@@ -13,7 +13,7 @@ use crate::object::{ContentHash, Midstates, Node, Tree, TreeEntry, Xattrs};
 use crate::snapshot::ignore_rules::{InheritedRules, RootRules, RulesInside, store_file};
 use crate::snapshot::known::KnownDir;
 use crate::stat_cache::{CachedDirectory, CachedFile, StatKey};
-use crate::sys::{self, Dir, FUSE_SUPER_MAGIC, FileKind, ListedName, Stat};
+use crate::sys::{self, Dir, FileKind, ListedName, Stat};
 use crate::walk::{
     self, Databases, FoundEntry, IgnoreFile, Known, MadeAgain, Mode, Recorded, Repository,
 };
@@ -227,7 +227,7 @@ impl Capturer<'_> {
             }
         };
         if node.parent.as_ref().is_some_and(|parent| parent.stat.dev != node.stat.dev)
-            && is_virtual_file_system(dir.file_system_type()?)
+            && sys::is_virtual_file_system(dir.file_system_type()?)
         {
             self.leave_out(node.root, &node.relative, NotCapturedReason::OtherFileSystem);
             return Ok(());
@@ -502,20 +502,4 @@ impl Capturer<'_> {
         }
         Ok(())
     }
-}
-
-/// File systems that show something else than stored files, nono's own mounts among them. Numbers
-/// are from `statfs(2)`.
-fn is_virtual_file_system(magic: u64) -> bool {
-    const PROC: u64 = 0x9fa0;
-    const SYSFS: u64 = 0x6265_6572;
-    const DEVPTS: u64 = 0x1cd1;
-    const CGROUP: u64 = 0x0027_e0eb;
-    const CGROUP2: u64 = 0x6367_7270;
-    const DEBUGFS: u64 = 0x6462_6720;
-    const TRACEFS: u64 = 0x7472_6163;
-    const SECURITYFS: u64 = 0x7363_6673;
-    const AUTOFS: u64 = 0x0187;
-    let others = [PROC, SYSFS, DEVPTS, CGROUP, CGROUP2, DEBUGFS, TRACEFS, SECURITYFS, AUTOFS];
-    magic == FUSE_SUPER_MAGIC || others.contains(&magic)
 }

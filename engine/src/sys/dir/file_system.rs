@@ -123,3 +123,34 @@ impl Dir {
         Ok(0)
     }
 }
+
+/// File systems that show something else than stored files, nono's own mounts among them. Numbers
+/// are from `statfs(2)`.
+pub(crate) fn is_virtual_file_system(magic: u64) -> bool {
+    const PROC: u64 = 0x9fa0;
+    const SYSFS: u64 = 0x6265_6572;
+    const DEVPTS: u64 = 0x1cd1;
+    const CGROUP: u64 = 0x0027_e0eb;
+    const CGROUP2: u64 = 0x6367_7270;
+    const DEBUGFS: u64 = 0x6462_6720;
+    const TRACEFS: u64 = 0x7472_6163;
+    const SECURITYFS: u64 = 0x7363_6673;
+    const AUTOFS: u64 = 0x0187;
+    let others = [PROC, SYSFS, DEVPTS, CGROUP, CGROUP2, DEBUGFS, TRACEFS, SECURITYFS, AUTOFS];
+    magic == FUSE_SUPER_MAGIC || others.contains(&magic)
+}
+
+/// File systems whose changes the kernel of this machine makes itself, so it can tell of all of
+/// them. Numbers are from `statfs(2)`.
+pub(crate) fn is_local_file_system(magic: u64) -> bool {
+    const EXT: u64 = 0xef53;
+    const XFS: u64 = 0x5846_5342;
+    const BTRFS: u64 = 0x9123_683e;
+    const F2FS: u64 = 0xf2f5_2010;
+    const BCACHEFS: u64 = 0xca45_1a4e;
+    const ZFS: u64 = 0x2fc1_2fc1;
+    const TMPFS: u64 = 0x0102_1994;
+    const RAMFS: u64 = 0x8584_58f6;
+    const OVERLAYFS: u64 = 0x794c_7630;
+    [EXT, XFS, BTRFS, F2FS, BCACHEFS, ZFS, TMPFS, RAMFS, OVERLAYFS].contains(&magic)
+}

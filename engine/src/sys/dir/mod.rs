@@ -24,7 +24,7 @@ use super::stat::{FileKind, Stat};
 use super::xattr::{self, XattrPairs};
 use crate::path_text::to_path;
 
-pub(crate) use file_system::{FUSE_SUPER_MAGIC, MountId};
+pub(crate) use file_system::{MountId, is_local_file_system, is_virtual_file_system};
 
 /// An open directory.
 #[derive(Debug)]

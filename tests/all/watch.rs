@@ -1,0 +1,342 @@
+//! `nono watch` with real events: what is recorded, whose it is, and what is said of it.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::fixture::Fixture;
+use crate::hooks::Agent;
+use crate::not_run::not_run;
+
+/// Nothing here takes so long.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A watcher in the foreground, and what it says.
+struct Watching {
+    child: Child,
+    said: mpsc::Receiver<String>,
+    session: String,
+}
+
+impl Watching {
+    fn begin(fixture: &Fixture, more: &[&str]) -> Self {
+        let project = fixture.project();
+        let mut arguments = vec!["watch", project.to_str().unwrap(), "--json"];
+        arguments.extend(more);
+        let mut command = fixture.command(&arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (sender, said) = mpsc::channel();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        std::thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let report = serde_json::Deserializer::from_reader(child.stdout.take().unwrap());
+        let report: Value = report.into_iter().next().expect("a report").unwrap();
+        let session = report["session_id"].as_str().unwrap().to_owned();
+        Self { child, said, session }
+    }
+
+    /// Waits until it says something with this text.
+    #[track_caller]
+    fn says(&self, text: &str) -> String {
+        let until = Instant::now() + PATIENCE;
+        let mut heard = Vec::new();
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.said.recv_timeout(left) {
+                Ok(line) if line.contains(text) => return line,
+                Ok(line) => heard.push(line),
+                Err(error) => panic!("{error}: no {text:?} in {heard:?}"),
+            }
+        }
+    }
+
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    #[track_caller]
+    fn stop(mut self, fixture: &Fixture) {
+        let project = fixture.project();
+        fixture.nono(&["watch", "stop", project.to_str().unwrap()]).success();
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+fn pid_of(child: &Child) -> Pid {
+    Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap()
+}
+
+/// Kinds of the steps of a session, by number.
+fn kinds(fixture: &Fixture, session: &str) -> Vec<String> {
+    let manifest = fixture.store().join(session).join("manifest.json");
+    let manifest: Value = serde_json::from_slice(&fs::read(manifest).unwrap()).unwrap();
+    let steps = manifest["steps"].as_array().cloned().unwrap_or_default();
+    steps.iter().map(|step| step["kind"].as_str().unwrap().to_owned()).collect()
+}
+
+fn status(fixture: &Fixture) -> Value {
+    let all = fixture.nono(&["watch", "status", "--json"]).success().json();
+    all.as_array().unwrap().first().cloned().unwrap_or_default()
+}
+
+#[test]
+fn a_change_is_recorded_after_a_quiet_moment_as_of_you_or_another_program() {
+    let fixture = Fixture::new();
+    fixture.write("notes.txt", "before");
+    let watching = Watching::begin(&fixture, &[]);
+    fixture.write("notes.txt", "after");
+    watching.says("recorded");
+    let id = watching.session.clone();
+    assert_eq!(kinds(&fixture, &id), ["watched"]);
+    assert!(fixture.nono(&["steps", &id]).success().says("you or another program"));
+    assert!(fixture.nono(&["list"]).success().says("(you or another program)"));
+    let log = fixture.nono(&["blame", "notes.txt"]).success();
+    assert!(log.says("you or another program"), "{}", log.stdout);
+    // Nothing more is taken where nothing changed.
+    watching.stop(&fixture);
+    assert_eq!(kinds(&fixture, &id).len(), 1);
+    let restored = fixture.nono(&["restore", &format!("{id}/0")]).success();
+    assert_eq!(
+        fs::read(fixture.project().join("notes.txt")).unwrap(),
+        b"before",
+        "{}",
+        restored.stderr
+    );
+}
+
+#[test]
+fn a_watcher_waits_without_a_limit_while_nothing_happens() {
+    let fixture = Fixture::new();
+    fixture.write("file", "x");
+    let watching = Watching::begin(&fixture, &[]);
+    // The first moments may hold a look at what happened before.
+    status(&fixture);
+    let file = format!("/proc/{}/syscall", watching.child.id());
+    let until = Instant::now() + PATIENCE;
+    loop {
+        // The number of the call, and its arguments: `ppoll` with no time in the third.
+        let call = fs::read_to_string(&file).unwrap();
+        let words: Vec<&str> = call.split_whitespace().collect();
+        if let [_, _, _, "0x0", ..] = words[..] {
+            break;
+        }
+        assert!(Instant::now() < until, "{call}");
+        std::thread::yield_now();
+    }
+    watching.stop(&fixture);
+}
+
+#[test]
+fn a_project_has_one_watcher() {
+    let fixture = Fixture::new();
+    let watching = Watching::begin(&fixture, &[]);
+    let project = fixture.project();
+    let second = fixture.nono(&["watch", project.to_str().unwrap()]);
+    second.fails(1, "is watched already");
+    let facts = status(&fixture);
+    assert_eq!(facts["session_id"], *watching.session);
+    assert_eq!(facts["pid"], watching.child.id());
+    watching.stop(&fixture);
+    assert_eq!(status(&fixture), Value::Null);
+    fixture.nono(&["watch", "stop", project.to_str().unwrap()]).fails(1, "is not watched");
+}
+
+#[test]
+fn after_a_kill_the_next_watcher_goes_on_and_finds_what_changed_meanwhile() {
+    let fixture = Fixture::new();
+    fixture.write("file", "one");
+    let watching = Watching::begin(&fixture, &[]);
+    let id = watching.session.clone();
+    fixture.write("file", "two");
+    watching.says("recorded");
+    watching.kill();
+    assert_eq!(status(&fixture), Value::Null);
+    fixture.write("file", "three");
+    let watching = Watching::begin(&fixture, &[]);
+    assert_eq!(watching.session, id);
+    watching.says("recorded");
+    assert_eq!(kinds(&fixture, &id), ["watched", "watched"]);
+    let cat = fixture.nono(&[
+        "cat",
+        &format!("{id}/2"),
+        fixture.project().join("file").to_str().unwrap(),
+    ]);
+    assert_eq!(cat.success().stdout, "three");
+    watching.stop(&fixture);
+}
+
+#[test]
+fn a_signal_ends_a_watcher_after_a_last_step() {
+    let fixture = Fixture::new();
+    fixture.write("file", "one");
+    let mut watching = Watching::begin(&fixture, &[]);
+    fixture.write("file", "two");
+    kill_process(pid_of(&watching.child), Signal::TERM).unwrap();
+    assert!(watching.child.wait().unwrap().success());
+    let cat = fixture.project().join("file");
+    let id = format!("{}/1", watching.session);
+    assert_eq!(fixture.nono(&["cat", &id, cat.to_str().unwrap()]).success().stdout, "two");
+}
+
+#[test]
+fn what_an_agent_changed_is_its_step_and_never_the_users() {
+    let fixture = Fixture::new();
+    fixture.write("file", "one");
+    let agent = Agent::new(&fixture, "claude-code");
+    agent.prompt("change it");
+    let watching = Watching::begin(&fixture, &[]);
+    let call = agent.call_of("Bash", json!({"command": "echo"}));
+    agent.hook("PreToolUse", &call);
+    fixture.write("file", "of the agent");
+    watching.says("waits for the end of a call of the agent");
+    agent.hook("PostToolUse", &call);
+    watching.says("recorded");
+    fixture.write("file", "of the user");
+    watching.says("recorded");
+    assert_eq!(kinds(&fixture, &watching.session), ["elsewhere", "watched"]);
+    let agents = fixture.nono(&["steps", "--json"]).success().json();
+    assert!(agents.to_string().contains("Bash"), "{agents}");
+    watching.stop(&fixture);
+}
+
+#[test]
+fn a_command_at_work_is_waited_for() {
+    let fixture = Fixture::new();
+    fixture.write("file", "one");
+    let watching = Watching::begin(&fixture, &[]);
+    let script = "echo two > file; read line; echo three > file";
+    let mut run = fixture.command(&["run", "--no-rollback-prompt", "--", "sh", "-c", script]);
+    let run = run.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut run = run.spawn().unwrap();
+    let said = watching.says("waits for the end of the command");
+    assert!(status(&fixture)["waits_for"].as_str().unwrap().contains("the command"), "{said}");
+    drop(run.stdin.take());
+    run.wait().unwrap();
+    watching.says("recorded");
+    assert_eq!(kinds(&fixture, &watching.session), ["elsewhere"]);
+    // An undo without a name means the command, and not the watcher.
+    fixture.nono(&["undo", "--yes"]).success();
+    assert_eq!(fs::read(fixture.project().join("file")).unwrap(), b"one");
+    watching.stop(&fixture);
+}
+
+#[test]
+fn without_enough_watches_a_change_is_found_by_a_walk_and_the_status_says_so() {
+    let fixture = Fixture::new();
+    for number in 0..30 {
+        fixture.write(&format!("d{number}/file"), "one");
+    }
+    let watching = Watching::begin(&fixture, &["--max-watches", "5"]);
+    let facts = status(&fixture);
+    assert_eq!(facts["directories"], 5);
+    assert!(facts["gap"].as_str().unwrap().contains("max_user_watches"), "{facts}");
+    for number in 0..30 {
+        fixture.write(&format!("d{number}/file"), "two");
+    }
+    let id = watching.session.clone();
+    watching.stop(&fixture);
+    let shown = fixture.nono(&["diff", &format!("{id}/0"), &format!("{id}/1"), "--json"]);
+    assert_eq!(shown.success().stdout.matches("/file").count(), 30);
+}
+
+#[test]
+fn twenty_thousand_directories_are_watched_and_a_change_in_the_last_one_is_found() {
+    let fixture = Fixture::new();
+    for outer in 0..200 {
+        for inner in 0..100 {
+            fs::create_dir_all(fixture.project().join(format!("d{outer}/e{inner}"))).unwrap();
+        }
+    }
+    let watching = Watching::begin(&fixture, &[]);
+    assert_eq!(status(&fixture)["directories"], 20_201);
+    fixture.write("d199/e99/file", "x");
+    watching.says("recorded");
+    fs::rename(fixture.project().join("d199"), fixture.project().join("moved")).unwrap();
+    fixture.write("moved/e99/file", "y");
+    watching.says("recorded");
+    assert_eq!(status(&fixture)["directories"], 20_201);
+    watching.stop(&fixture);
+}
+
+#[test]
+fn a_left_out_directory_takes_no_watches_below_it() {
+    let fixture = Fixture::new();
+    fixture.write("src/main.rs", "x");
+    for number in 0..50 {
+        fixture.write(&format!("left/d{number}/file"), "x");
+    }
+    let watching = Watching::begin(&fixture, &["--rollback-exclude", "left"]);
+    // The project, `src`, and the left-out directory itself.
+    assert_eq!(status(&fixture)["directories"], 3);
+    watching.stop(&fixture);
+}
+
+#[test]
+fn a_mount_that_comes_is_noticed_and_everything_is_looked_at() {
+    let fixture = Fixture::new();
+    fixture.write("inner/file", "one");
+    let other = fixture.path("other");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("file"), "two").unwrap();
+    let watching = Watching::begin(&fixture, &[]);
+    let inner = fixture.project().join("inner");
+    if let Err(error) = rustix::mount::mount_bind(&other, &inner) {
+        watching.kill();
+        return not_run(format_args!("a bind mount: {error}"));
+    }
+    watching.says("a mount came or went");
+    watching.says("recorded");
+    rustix::mount::unmount(&inner, rustix::mount::UnmountFlags::empty()).unwrap();
+    watching.says("a mount came or went");
+    watching.says("recorded");
+    assert_eq!(status(&fixture)["losses"], 2);
+    watching.stop(&fixture);
+}
+
+#[test]
+fn a_detached_watcher_lives_on_and_is_stopped() {
+    let fixture = Fixture::new();
+    fixture.write("file", "one");
+    let project = fixture.project();
+    let begun = fixture.nono(&["watch", "--detach", "--json", project.to_str().unwrap()]);
+    let id = begun.success().json()["session_id"].as_str().unwrap().to_owned();
+    assert_eq!(status(&fixture)["session_id"], *id);
+    fixture.write("file", "two");
+    fixture.nono(&["watch", "stop", project.to_str().unwrap()]).success();
+    assert_eq!(kinds(&fixture, &id), ["watched"]);
+}
+
+#[test]
+fn a_unit_is_written_for_the_project_and_what_starts_it_is_said() {
+    let fixture = Fixture::new();
+    let project = fixture.project();
+    let printed = fixture.nono(&["watch", "install", "--print", project.to_str().unwrap()]);
+    let text = printed.success().stdout;
+    let line = text.lines().find(|line| line.starts_with("ExecStart=")).unwrap().to_owned();
+    assert!(line.contains(project.to_str().unwrap()) && line.contains("\"watch\""), "{line}");
+    let written = fixture.nono(&["watch", "install", "--json", project.to_str().unwrap()]);
+    let report = written.success().json();
+    assert_eq!(fs::read_to_string(report["unit"].as_str().unwrap()).unwrap(), text);
+    assert!(report["cron"].as_str().unwrap().starts_with("@reboot "), "{report}");
+}
+
+#[test]
+fn a_home_directory_is_no_project() {
+    let fixture = Fixture::new();
+    let mut command = fixture.command(&["watch"]);
+    command.current_dir("/");
+    let finished = crate::fixture::finished(command.output().unwrap());
+    finished.fails(2, "is no project");
+}
