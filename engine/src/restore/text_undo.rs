@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::conflicts::Conflicts;
-use super::three_way::{Carried, Change, Purpose, ToldAs, VirtualState, Wanted};
+use super::three_way::{Carried, Change, Purpose, VirtualState, Wanted};
 use super::{RestoreError, RestoreReport};
 use crate::diff::{self, Lookup};
 use crate::object::{ContentHash, Node};
@@ -53,9 +53,7 @@ impl SnapshotManager {
         let Carried { wanted, restore } = self.carry_out_change(
             part.snapshot,
             runs_at_work,
-            ToldAs::UndoneSteps,
-            None,
-            &|store, current| self.without_part(store, current, part),
+            &|store, current, _| self.without_part(store, current, part),
             || (),
         )?;
         let conflict = wanted.conflicts.into_iter().next().map(|conflict| conflict.reason);
@@ -82,7 +80,7 @@ impl SnapshotManager {
             let change = Change { path: path.to_vec(), from, to };
             state.carry_over(part.snapshot, std::iter::once(change))?;
         }
-        let wanted = Wanted::of(state, store, current)?;
+        let wanted = Wanted::of(state, store, current, Vec::new())?;
         let root = read_root_tree(store, &wanted.root)?;
         let left_text = match Lookup::new(store, &root).find(path)?.map(|state| state.node) {
             Some(Node::File { hash, .. }) => Some(hash),

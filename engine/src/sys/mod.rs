@@ -39,9 +39,7 @@ mod xattr;
 
 pub(crate) use clock::Moment;
 pub use dir::Dir;
-pub(crate) use dir::{
-    FUSE_SUPER_MAGIC, ListedName, MountId, is_local_file_system, is_virtual_file_system,
-};
+pub(crate) use dir::{ListedName, MountId, is_local_file_system, is_virtual_file_system};
 pub use dir_watch::{DirWatch, Waited};
 pub(crate) use early_flush::EarlyFlush;
 pub use error::IoContext;

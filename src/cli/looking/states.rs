@@ -129,13 +129,13 @@ impl<'a> States<'a> {
     }
 
     /// Whether the newer state is a snapshot of the session, and not the files of now.
-    pub(super) fn is_recorded(&self) -> bool {
+    pub(crate) fn is_recorded(&self) -> bool {
         let newer = self.session.manifest(self.numbers[1]);
         newer.is_ok_and(|it| it.manifest.merkle_root == self.merkle_roots[1])
     }
 
     /// The newer text of a file without one of its hunks, by its number from 0 and its header.
-    pub(super) fn without_hunk(
+    pub(crate) fn without_hunk(
         &self,
         change: &Change,
         hunk: (usize, &str),

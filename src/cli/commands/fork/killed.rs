@@ -9,6 +9,7 @@ use crate::cli::context::{BOLD, Context};
 use crate::cli::error::CliError;
 use crate::cli::forking::forks_of;
 use crate::cli::offer::NONO;
+use nono_engine::fork::ForkError;
 use nono_engine::gc::withdraw;
 use nono_engine::path_text::Shown;
 use nono_engine::restore::Recovery;
@@ -79,12 +80,15 @@ fn arrive(
     manager: &SnapshotManager,
     store: &StoreArgs,
 ) -> Result<Vec<Branch>, CliError> {
-    let Some(fork) = forks_of(store)?.of_session(&merge.fork)? else {
-        manager.note_awaited_branches(false)?;
-        return Err(CliError::failed(format!(
-            "the fork of session {} is gone, so its commits came to no branch",
-            merge.fork
-        )));
+    let fork = match forks_of(store)?.of_session(&merge.fork) {
+        Err(ForkError::NotFound { .. }) => {
+            manager.note_awaited_branches(false)?;
+            return Err(CliError::failed(format!(
+                "the fork of session {} is gone, so its commits came to no branch",
+                merge.fork
+            )));
+        }
+        fork => fork?,
     };
     let own = SnapshotManager::open(fork.session()?.path())?;
     let (base, theirs) = (fork.base()?, own.load_manifest(merge.theirs)?);
