@@ -7,6 +7,7 @@
 
 use std::path::Path;
 
+use crate::git::RefStack;
 use crate::object::{ContentHash, LinkGroups, Midstates, RootTree, Tree};
 use crate::progress::NoProgress;
 use crate::restore::Journal;
@@ -99,6 +100,18 @@ pub fn stat_cache(records: &[u8]) {
 /// An index of git: every path in it is found.
 pub fn git_index(bytes: &[u8]) {
     assert_ne!(crate::walk::finds_what_it_tracks(bytes), Some(false));
+}
+
+/// A stack of one reftable: a further table that sets each of its refs again changes none.
+pub fn reftable(bytes: &[u8]) {
+    let first = bytes.to_vec();
+    let Some(stack) = RefStack::read(std::slice::from_ref(&first)) else { return };
+    let again =
+        stack.refs.iter().map(|(name, value)| (name.clone(), Some(value.clone()))).collect();
+    if let Some((_, second)) = stack.further_table(&again) {
+        let both = RefStack::read(&[first, second]).expect("what is written here can be read");
+        assert_eq!(both.refs, stack.refs);
+    }
 }
 
 /// A pack, with a checksum that is put right, in a store of its own.

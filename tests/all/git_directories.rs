@@ -171,8 +171,7 @@ fn a_linked_work_tree_of_a_repository_with_reftables_can_commit_and_be_undone() 
         finished(fixture.command(arguments).current_dir(&linked).output().unwrap())
     };
     let before = repository.told();
-    let script = "echo x > x && git add x && git commit -qm x && git branch made && git tag v1 &&
-        git tag -d v1";
+    let script = "echo x > x && git add x && git commit -qm x && git tag v1 && git tag -d v1";
     nono(&["run", "--rollback", "--", "sh", "-c", script]).success();
     assert!(there(&["log", "-1", "--format=%s"]).contains('x'));
     nono(&["undo", "--yes"]).success();
@@ -180,12 +179,79 @@ fn a_linked_work_tree_of_a_repository_with_reftables_can_commit_and_be_undone() 
     assert_eq!(there(&["status", "--porcelain"]), "");
     nono(&["redo"]).success();
     assert!(there(&["log", "-1", "--format=%s"]).contains('x'));
-    // Later work elsewhere in the repository is never taken back unasked.
+    // Later work elsewhere in the repository is no part of it.
     repository.commit("file", "later");
-    let later = repository.told();
-    nono(&["undo", "--yes"]).fails(1, "later changes would be undone as well");
-    assert_eq!(repository.told(), later);
+    nono(&["undo", "--yes"]).success();
+    assert_eq!(there(&["status", "--porcelain"]), "");
+    assert!(repository.told().contains(" later\n") && !repository.told().contains(" x\n"));
     repository.git(&["fsck", "--strict"]);
+    // Later work on the branch itself is a conflict, also where nothing happened in the work tree.
+    nono(&["redo"]).success();
+    repository.git(&["update-ref", "refs/heads/other", "refs/heads/main"]);
+    let moved = repository.told();
+    nono(&["undo", "--yes"]).fails(1, "the repository has moved on");
+    assert_eq!(repository.told(), moved);
+    nono(&["undo", "--yes", "--keep-commits"]).success();
+    assert_eq!(repository.told(), moved);
+}
+
+#[test]
+fn an_undo_in_one_work_tree_leaves_what_another_one_did_in_reftables() {
+    for (later, flag) in [(false, None), (true, None), (false, Some("--force"))] {
+        let Some(repository) = Repository::new("reftable") else { return };
+        let fixture = &repository.fixture;
+        let tops = ["one", "two"].map(|name| fixture.path(name));
+        for top in &tops {
+            repository.git(&["worktree", "add", "-q", top.to_str().unwrap()]);
+        }
+        let there = |top: &Path, arguments: &[&str]| git(fixture, top, arguments).success().stdout;
+        let commit = |top: &Path, name: &str| {
+            fs::write(top.join(name), name).unwrap();
+            there(top, &["add", name]);
+            there(top, &["commit", "-qm", name]);
+        };
+        let base = there(&tops[0], &["rev-parse", "HEAD"]);
+        // The other work tree is in use while the command is at work, and later.
+        let flags = ["--no-sandbox", "--rollback", "--", "sh", "-ec"];
+        let script = format!(
+            "echo x > x; git add x; git commit -qm x; cd {}; echo y > y; git add y; \
+             git commit -qm y; git branch extra",
+            tops[1].display()
+        );
+        let run = [&["run"], &flags[..], &[&script]].concat();
+        let nono = |arguments: &[&str]| {
+            finished(fixture.command(arguments).current_dir(&tops[0]).output().unwrap())
+        };
+        nono(&run).success();
+        let after = there(&tops[0], &["rev-parse", "HEAD"]);
+        if later {
+            commit(&tops[1], "z");
+            repository.git(&["tag", "v1"]);
+        }
+        let of_others = || {
+            let refs = there(&tops[1], &["for-each-ref"]);
+            let refs = refs.lines().filter(|line| !line.ends_with("refs/heads/one"));
+            let refs: Vec<String> = refs.map(str::to_owned).collect();
+            let status = there(&tops[1], &["status", "--porcelain", "-b"]);
+            (refs, status, there(&tops[1], &["log", "-g", "--format=%gs"]))
+        };
+        let others = of_others();
+        for _ in 0..2 {
+            nono(&[&["undo", "--yes"][..], flag.as_slice()].concat()).success();
+            assert_eq!(there(&tops[0], &["rev-parse", "HEAD"]), base);
+            assert_eq!(there(&tops[0], &["rev-parse", "one"]), base);
+            assert_eq!(there(&tops[0], &["status", "--porcelain"]), "");
+            assert_eq!(of_others(), others);
+            nono(&["redo"]).success();
+            assert_eq!(there(&tops[0], &["rev-parse", "one"]), after);
+            assert_eq!(there(&tops[0], &["status", "--porcelain"]), "");
+            assert_eq!(of_others(), others);
+        }
+        // git goes on with the tables.
+        repository.git(&["pack-refs", "--all"]);
+        commit(&tops[0], "more");
+        repository.git(&["fsck", "--strict"]);
+    }
 }
 
 #[test]

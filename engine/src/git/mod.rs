@@ -8,6 +8,7 @@ mod changes;
 mod files;
 mod packed;
 mod refs;
+mod reftable;
 mod state;
 mod work;
 mod worktree;
@@ -19,6 +20,7 @@ pub(crate) use files::{
 };
 pub(crate) use packed::PackedRefs;
 pub use refs::{Head, Oid};
+pub(crate) use reftable::{MAX_TABLE_BYTES, MAX_TABLES, RefStack, RefValue, TABLES};
 pub use state::GitState;
 pub(crate) use state::{MAX_PACKED_BYTES, read_contents};
 pub(crate) use work::own_refs;

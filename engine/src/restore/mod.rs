@@ -45,6 +45,7 @@ mod repositories;
 mod rollback;
 mod secure;
 mod selection;
+mod shared_tables;
 mod staging;
 mod state_merge;
 mod step_undo;

@@ -16,6 +16,7 @@ use super::places::Places;
 use super::plan::{self, RestorePlan, Skipped};
 use super::repositories::Repositories;
 use super::selection::Selected;
+use super::shared_tables::{SharedTables, is_shared};
 use super::text_undo;
 use super::user_edits::UserEdits;
 use super::{OnConflict, RestoreError, RestoreOptions, States};
@@ -87,7 +88,7 @@ impl SnapshotManager {
             plan.narrow(wanted, concerns, &HashSet::new());
         }
         if options.keep_commits {
-            let is_meant = |path: &[u8]| !repositories.has(path);
+            let is_meant = |path: &[u8]| !repositories.has(path) && !is_shared(target, path);
             plan.narrow(|path, _| is_meant(path), |path, _| is_meant(path), &HashSet::new());
         }
         let chain = &states.chain;
@@ -179,6 +180,12 @@ impl SnapshotManager {
                 &left,
             );
         }
+        let shared = SharedTables::of(source, chain, current_root, target, &plan)?;
+        for tables in &shared {
+            tables.settle(&mut conflicts, has_later_changes);
+            spared.retain(|path| !tables.has(&bytes_of(path)));
+            left.retain(|path| !tables.has(path));
+        }
         let merger = Merger::new(source, &target.roots);
         let mut merged = Vec::new();
         if let (true, Some(last)) = (options.merges(), last) {
@@ -217,6 +224,9 @@ impl SnapshotManager {
             let stays =
                 |path: &[u8]| repositories.of_path(path).is_some_and(|dir| left.contains(dir));
             plan.narrow(|path, _| !stays(path), |path, _| !stays(path), &left);
+        }
+        for tables in shared {
+            tables.plan(&mut plan, options.on_conflict == OnConflict::KeepNewer);
         }
         let kept = plan.keep_remote_refs(source, current_root, target, &repositories)?;
         let not_kept = plan.leave_unkept(unkept);
