@@ -318,6 +318,9 @@ impl From<RecordError> for CliError {
     fn from(error: RecordError) -> Self {
         match error {
             RecordError::Snapshot(error) => error.into(),
+            RecordError::NoSymlinks { .. } => {
+                Self::failed(error.to_string()).with_hint("keep the store elsewhere: --root DIR")
+            }
             other => Self::failed(other.to_string()),
         }
     }

@@ -132,6 +132,7 @@ mod usage;
 mod user_edits;
 mod views;
 mod watch;
+mod weak_file_systems;
 mod web;
 mod wording;
 mod wrong_use;

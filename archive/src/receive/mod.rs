@@ -407,8 +407,9 @@ fn take<R: Read>(
         return Ok(packer.write(&bytes)?.is_new);
     }
     let dir = Dir::open(store.path())?;
-    let free = dir.free_bytes()?;
-    if size > free {
+    if let Some(free) = dir.free_bytes()?
+        && size > free
+    {
         let reason = format!("a file of {size} bytes, and the disk has {free}");
         return Err(ArchiveError::TooLarge { reason });
     }

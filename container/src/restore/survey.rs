@@ -54,12 +54,12 @@ pub(super) fn refuse(
         RestoreError::Refused { snapshot: job.snapshot(), reason }
     };
     let room = space.free_inodes.saturating_add(freed.inodes);
-    // Some file systems do not count them.
+    // Some file systems do not count them, or tell nothing of their space.
     if space.inodes > 0 && inodes > room {
         return Err(wants(inodes, room, "inodes"));
     }
     let room = space.free_bytes.saturating_add(freed.bytes);
-    if bytes > room {
+    if space.bytes > 0 && bytes > room {
         return Err(wants(bytes, room, "bytes"));
     }
     Ok(())

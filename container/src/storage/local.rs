@@ -175,7 +175,9 @@ impl SnapshotStorage for LocalStorage {
         match create_session(&self.root, metadata) {
             Ok((session, _)) => Ok(session.id()),
             Err(RecordError::Snapshot(error)) => Err(error.into()),
-            Err(RecordError::Io(error)) => Err(error.into()),
+            Err(RecordError::Io(error) | RecordError::NoSymlinks { source: error, .. }) => {
+                Err(error.into())
+            }
             Err(RecordError::BaselineNotDurable { source, .. }) => Err(source.into()),
         }
     }

@@ -49,7 +49,8 @@ impl SnapshotManager {
             done => return done,
         };
         // Free space is not for a user whose quota is exhausted.
-        let free = if cause.is_quota() { 0 } else { Dir::open(&mount_point)?.free_bytes()? };
+        let told = if cause.is_quota() { None } else { Dir::open(&mount_point)?.free_bytes()? };
+        let free = told.unwrap_or(0);
         let full = RestoreError::ProjectFull { mount_point, removed, cause };
         // Without a snapshot, what is removed would be gone for good before the rest is certain.
         if options.keep_before == KeepBefore::Nothing {

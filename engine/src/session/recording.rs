@@ -15,7 +15,7 @@ use crate::diff::{Change, Comparison};
 use crate::gc::pack_long_files;
 use crate::layout;
 use crate::object::ContentHash;
-use crate::path_text::encode;
+use crate::path_text::{Shown, encode};
 
 use crate::progress::Progress;
 use crate::restore::{runs_on, wait_for_restores};
@@ -37,6 +37,14 @@ pub enum RecordError {
     /// The session could not be made.
     #[error(transparent)]
     Io(#[from] sys::Error),
+    /// The file system of the store has no symlinks.
+    #[error("there can be no store in {}: its file system has no symlinks", Shown::path(root))]
+    NoSymlinks {
+        /// The root directory of the store.
+        root: PathBuf,
+        /// The kernel's answer.
+        source: sys::Error,
+    },
     /// The baseline could not be made durable, so there is no snapshot.
     #[error(
         "the state before is {}: {source}",
@@ -463,7 +471,11 @@ pub fn create_session(
             let new = SessionDir::create(&root.join(&hidden))?;
             let own = dir.open_dir(hidden.as_bytes())?;
             if own.try_stat(layout::OBJECTS.as_bytes())?.is_none() {
-                own.make_symlink(layout::OBJECTS.as_bytes(), layout::SHARED_OBJECTS)?;
+                let made = own.make_symlink(layout::OBJECTS.as_bytes(), layout::SHARED_OBJECTS);
+                made.map_err(|error| match error.is_unsupported() {
+                    true => RecordError::NoSymlinks { root: root.to_owned(), source: error },
+                    false => error.into(),
+                })?;
             }
             // Last, because it flushes the names that were made before.
             new.save_metadata(&metadata)?;

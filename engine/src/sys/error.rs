@@ -46,6 +46,12 @@ impl Error {
         self.kind() == io::ErrorKind::PermissionDenied
     }
 
+    /// Whether the file system has nothing of the kind: links get EPERM as its answer.
+    pub fn is_unsupported(&self) -> bool {
+        use rustix::io::Errno;
+        matches!(self.errno(), Some(Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM))
+    }
+
     /// Whether this is refused to a user without the right to write here, or on a read-only file
     /// system.
     pub(crate) fn is_not_writable(&self) -> bool {

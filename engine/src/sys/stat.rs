@@ -73,7 +73,7 @@ impl FileKind {
 /// Room on a file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FileSystemSpace {
-    /// Size in bytes.
+    /// Size in bytes; 0 where the file system does not tell its space.
     pub bytes: u64,
     /// Bytes that no file uses.
     pub free_bytes: u64,

@@ -1,7 +1,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests write files and start git and diff3")]
 #![allow(clippy::print_stdout, reason = "a run by hand reads the conflict rates")]
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -263,17 +263,32 @@ fn merge_by(program: &[&str], dir: &Path) -> Option<Vec<u8>> {
     done.status.success().then_some(done.stdout)
 }
 
-/// Merges versions with this program and with others. `PROPTEST_CASES` is the number of cases, and
-/// they are the same each time. Returns how many are conflicts: here, of git, and of `diff3`.
+/// Random numbers that are the same each time, and others for each `NONO_MERGE_SEED`.
+fn random() -> TestRng {
+    let Ok(seed) = std::env::var("NONO_MERGE_SEED") else {
+        return TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    };
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.parse::<u64>().unwrap().to_le_bytes());
+    TestRng::from_seed(RngAlgorithm::ChaCha, &bytes)
+}
+
+/// Merges versions with this program and with others. `PROPTEST_CASES` is the number of cases.
+/// Returns how many are conflicts: here, of git, and of `diff3`. `scripts/fuzz merges` has many.
 fn compare(versions: impl Strategy<Value = Versions>) -> (u32, [u32; 3]) {
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     let cases = config.cases;
-    let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let rng = random();
     let temp = tempfile::tempdir().unwrap();
     let conflicts = RefCell::new([0; 3]);
+    let done = Cell::new(0);
     let result = TestRunner::new_with_rng(config, rng).run(&versions, |Versions(versions)| {
         for (name, version) in ["base", "ours", "theirs"].iter().zip(&versions) {
             fs::write(temp.path().join(name), version).unwrap();
+        }
+        done.set(done.get() + 1);
+        if done.get() % 10_000 == 0 {
+            println!("{} of {cases} cases: no third text", done.get());
         }
         let [base, ours, theirs] = &versions;
         let merged = merge(base, ours, theirs);

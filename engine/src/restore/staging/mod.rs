@@ -261,7 +261,7 @@ fn check_free_space(
         }
     }
     for (dir, needed) in dirs.iter().zip(needed) {
-        let free = dir.free_bytes()?;
+        let Some(free) = dir.free_bytes()? else { continue };
         if needed > free {
             return Err(RestoreError::NoSpace { path: dir.path().to_owned(), needed, free });
         }

@@ -84,12 +84,14 @@ impl Dir {
         Ok(())
     }
 
-    /// Bytes that an ordinary user can still write to this file system.
+    /// Bytes that an ordinary user can still write to this file system. `None`: it does not tell,
+    /// as file systems of FUSE need not.
     ///
     /// # Errors
     /// Hardly any.
-    pub fn free_bytes(&self) -> Result<u64> {
-        Ok(self.space()?.available_bytes)
+    pub fn free_bytes(&self) -> Result<Option<u64>> {
+        let space = self.space()?;
+        Ok((space.bytes > 0).then_some(space.available_bytes))
     }
 
     /// Room on this file system.

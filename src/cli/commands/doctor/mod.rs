@@ -58,6 +58,7 @@ pub(in crate::cli) fn run(args: &DoctorArgs, store: &StoreArgs, context: &Contex
     findings.push(mounting::forks(&catalog));
     findings.push(agents::hooks(store)?);
     findings.extend(store::space(&catalog));
+    findings.extend(store::symlinks(&catalog));
     findings.push(store::reflink(&catalog));
     findings.extend(store::sessions(&catalog)?);
     #[cfg(feature = "container")]

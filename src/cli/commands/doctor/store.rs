@@ -27,7 +27,11 @@ pub(super) fn space(catalog: &Catalog) -> Option<Finding> {
     let root = catalog.root();
     let shown = Shown::path(root);
     let free = match Dir::open(root).and_then(|dir| dir.free_bytes()) {
-        Ok(free) => free,
+        Ok(Some(free)) => free,
+        Ok(None) => {
+            let found = format!("{shown}; its file system does not tell the free space");
+            return Some(Finding::fine(WHAT, found));
+        }
         Err(error) if error.is_gone() => {
             return Some(Finding::fine(WHAT, format!("{shown} will be made by the first session")));
         }
@@ -49,6 +53,27 @@ pub(super) fn space(catalog: &Catalog) -> Option<Finding> {
     } else {
         Finding::fine(WHAT, found)
     })
+}
+
+/// Whether the store can lie where it is: a session in it has a symlink to the objects.
+pub(super) fn symlinks(catalog: &Catalog) -> Option<Finding> {
+    const WHAT: &str = "store";
+    let dir = catalog.root().ancestors().find_map(|place| Dir::open(place).ok())?;
+    let name = format!(".nono-trial-{}", std::process::id());
+    match dir.make_symlink(name.as_bytes(), b"target") {
+        Ok(()) => {
+            let removed = dir.remove_file(name.as_bytes());
+            removed.err().map(|error| {
+                Finding::wrong(WHAT, error.to_string(), "choose another with --root DIR")
+            })
+        }
+        // A store that cannot be written is named elsewhere.
+        Err(error) if !error.is_unsupported() => None,
+        Err(_) => {
+            let found = format!("the file system of {} has no symlinks", Shown::path(dir.path()));
+            Some(Finding::wrong(WHAT, found, "keep the store elsewhere: --root DIR"))
+        }
+    }
 }
 
 /// Whether files are cloned into the store, found out by cloning one there.
