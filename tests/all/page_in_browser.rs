@@ -185,12 +185,12 @@ fn a_person_finds_a_step_takes_it_back_and_takes_that_back() {
     browser.sees("!document.querySelector('.confirm .primary').disabled");
     browser.click(".confirm .primary");
     browser.sees("document.querySelector('h1').textContent === 'Done'");
-    assert!(!fixture.path("rest.txt").exists());
+    assert!(!fixture.project().join("rest.txt").exists());
     browser.click("form[action='/redo'] button");
     browser.sees(
         "document.querySelector('h1').textContent === 'Done' && !location.href.includes('undo')",
     );
-    assert_eq!(fs::read_to_string(fixture.path("rest.txt")).unwrap(), "rest\n");
+    assert_eq!(fs::read_to_string(fixture.project().join("rest.txt")).unwrap(), "rest\n");
 }
 
 #[test]

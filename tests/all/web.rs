@@ -146,13 +146,21 @@ impl Drop for Web {
 
 /// Sends a request to a port of this machine, and reads the answer to its end.
 pub fn request(port: u16, method: &str, path: &str, head: &[(&str, &str)], body: &[u8]) -> Answer {
-    let mut stream = begin(port, method, path, head, body).unwrap();
-    let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes).unwrap();
-    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("a head");
-    let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
-    let mut body = bytes.split_off(end + 4);
-    if head.to_ascii_lowercase().contains("transfer-encoding: chunked") {
+    let mut stream = BufReader::new(begin(port, method, path, head, body).unwrap());
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert_ne!(stream.read_line(&mut head).unwrap(), 0, "{path}: no end of the head: {head}");
+    }
+    let head = head.trim_end().to_owned();
+    let fields = head.to_ascii_lowercase();
+    let length = fields.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let mut body = vec![0; length.map_or(0, |length| length.trim().parse().unwrap())];
+    // A server may leave the connection open.
+    match length {
+        Some(_) => stream.read_exact(&mut body).unwrap(),
+        None => drop(stream.read_to_end(&mut body).unwrap()),
+    }
+    if fields.contains("transfer-encoding: chunked") {
         body = unchunked(&body);
     }
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();

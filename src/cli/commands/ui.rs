@@ -90,5 +90,7 @@ fn open(address: &str) -> bool {
     let streams = (Stdio::null(), Stdio::null(), Stdio::null());
     let mut command = Command::new(program);
     command.arg(address).stdin(streams.0).stdout(streams.1).stderr(streams.2);
-    command.spawn().map_err(CliError::from).is_ok()
+    let Ok(mut child) = command.spawn() else { return false };
+    // The program may live as long as the browser.
+    sys::spawn("browser", move || child.wait().map(drop)).map_err(CliError::from).is_ok()
 }

@@ -55,7 +55,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) new: &'a SnapshotManifest,
 }
 
-/// What changed between two states, ready to be shown.
+/// The changes between two states, ready to be shown.
 pub(crate) struct Looked<'a> {
     pub(crate) states: States<'a>,
     /// The changes. A git repository is one of them, as it comes back as a whole.

@@ -211,7 +211,7 @@ fn follow_store(app: &App) -> Result<(), EventError> {
             }
         }
         let events = stream.batch()?;
-        // What is older is on the pages already.
+        // An older fact is on the pages already.
         let is_new = |at: Timestamp| begin.duration_since(at) < MAX_LOADING;
         let events = events.into_iter().map(|event| event.record);
         let mut news: Vec<String> =

@@ -40,7 +40,7 @@ pub(super) struct Counts {
 pub(super) enum Part {
     /// All of it.
     Whole,
-    /// What the steps from this one to that one did.
+    /// The work of the steps from this one to that one.
     Steps(u64, u64),
     /// From the first state to this one.
     UpTo(u64),

@@ -22,7 +22,7 @@ use nono_engine::sys::{self, Dir};
 /// The name of the page in its directory.
 const NAME: &str = "index.html";
 
-/// What was written.
+/// The written page.
 #[derive(Debug)]
 pub(in crate::cli) struct Exported {
     pub(in crate::cli) path: PathBuf,

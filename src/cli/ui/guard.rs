@@ -20,7 +20,7 @@ use nono_engine::sys;
 /// The name of the field that every form has.
 pub(super) const FORM_FIELD: &str = "form_token";
 
-/// What a browser may do with an answer. A style or a script in the text of a page is none.
+/// The rights of a browser with an answer. A style or a script in the text of a page is none.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
      connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
@@ -28,7 +28,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 #[derive(Debug)]
 pub(super) struct Guard {
     port: u16,
-    /// Of the opened address; gone once it was used.
+    /// The part of the opened address; gone once it was used.
     token: Mutex<Option<String>>,
     cookie: String,
     form_token: String,
@@ -123,7 +123,7 @@ impl Guard {
     /// Whether a request carries the cookie.
     ///
     /// # Errors
-    /// That it does not.
+    /// The cookie is missing, or it is another one.
     pub(super) fn check_cookie(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         let name = format!("nono_ui_{}", self.port);
         let cookies = headers.get_all(header::COOKIE).iter().filter_map(|it| it.to_str().ok());

@@ -15,7 +15,7 @@ use nono_engine::path_text::Shown;
 /// Bytes of an output that are shown.
 const MAX_BYTES: usize = 256 << 10;
 
-/// What it said.
+/// Its output.
 pub(super) struct Finished {
     /// `None`: a signal ended it.
     pub(super) code: Option<i32>,

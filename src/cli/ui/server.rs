@@ -37,7 +37,7 @@ const STYLE: &str = include_str!("assets/page.css");
 const SCRIPT: &str = include_str!("assets/page.js");
 const ICON: &str = include_str!("assets/icon.svg");
 
-/// What is asked for, by whom is settled.
+/// A request that the gate has let through.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
     pairs: Vec<(String, String)>,
@@ -217,7 +217,7 @@ async fn checked(app: &App, request: Request) -> Result<Checked, Refusal> {
     let Ok(form) = axum::body::to_bytes(body, MAX_FORM_BYTES).await else {
         return Ok(Checked::Done(plain(StatusCode::PAYLOAD_TOO_LARGE, "the form is too long")));
     };
-    // What is to be done stands in the form alone, and not in the address.
+    // The form alone says what is to be done, and not the address.
     let mut asked = Asked { is_change: true, ..Asked::default() };
     asked.add(&form);
     let field = Some(asked.get(FORM_FIELD)).filter(|field| !field.is_empty());

@@ -53,7 +53,8 @@ pub(super) fn make(app: &App, asked: &Asked) -> Result<Answer, Failure> {
     let (part, name) = part_of(asked, &steps)?;
     let changed = Changed::of(app, &session, part)?;
     let path = path_of(asked.get("path"));
-    if !changed.roots.iter().any(|root| path.starts_with(root)) {
+    let is_plain = path.components().all(|part| part != std::path::Component::ParentDir);
+    if !is_plain || !changed.roots.iter().any(|root| path.starts_with(root)) {
         return Err(Failure::not_found("this session has not recorded such a path"));
     }
     let shown = changed.shown(&path);
@@ -73,7 +74,7 @@ pub(super) fn make(app: &App, asked: &Asked) -> Result<Answer, Failure> {
     html!(
         out,
         "<section class=\"card file\"><div class=\"changes-head\">\
-        <div class=\"views\" role=\"group\" aria-label=\"What is shown\">"
+        <div class=\"views\" role=\"group\" aria-label=\"View\">"
     );
     for (value, word) in [
         ("", "Changes"),

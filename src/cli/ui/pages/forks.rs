@@ -1,35 +1,18 @@
 //! Forks side by side: what each changed, where two of them changed the same path, merge and discard.
 
 use std::collections::BTreeMap;
-#[cfg(feature = "mount")]
 use std::path::{Path, PathBuf};
 
 use super::{form_token, page};
 use crate::cli::ui::app::App;
 use crate::cli::ui::html::{Html, html, plural};
 use crate::cli::ui::server::{Answer, Asked, Failure};
-#[cfg(feature = "mount")]
 use nono_engine::diff::ChangeType;
 
 /// Paths of all forks that are compared in a table.
 const MAX_PATHS: usize = 400;
 
-#[cfg(not(feature = "mount"))]
-pub(super) fn make(app: &App, _asked: &Asked) -> Result<Answer, Failure> {
-    let mut out = Html::default();
-    let _ =
-        (plural(0, ""), MAX_PATHS, form_token as fn(&App, &mut Html), BTreeMap::<u8, u8>::new());
-    html!(out, "<section class=\"empty\"><h1>Forks</h1><p>This build has no forks.</p></section>");
-    Ok(Answer::Page(page(app, "Forks", "/forks", &out)))
-}
-
-#[cfg(not(feature = "mount"))]
-pub(super) fn change(_app: &App, _asked: &Asked) -> Result<Answer, Failure> {
-    Err(Failure::not_found("this build has no forks"))
-}
-
-/// A fork, and what it changed.
-#[cfg(feature = "mount")]
+/// A fork, and its changes.
 struct Shown {
     name: String,
     from: String,
@@ -38,7 +21,6 @@ struct Shown {
     changes: Result<Vec<nono_engine::diff::Change>, String>,
 }
 
-#[cfg(feature = "mount")]
 fn forks(app: &App) -> Result<(Vec<Shown>, Vec<String>), Failure> {
     use nono_engine::fork::Forks;
     use nono_engine::progress::NoProgress;
@@ -70,7 +52,6 @@ fn forks(app: &App) -> Result<(Vec<Shown>, Vec<String>), Failure> {
     Ok((shown, failures))
 }
 
-#[cfg(feature = "mount")]
 pub(super) fn make(app: &App, _asked: &Asked) -> Result<Answer, Failure> {
     let (forks, failures) = forks(app)?;
     let mut out = Html::default();
@@ -100,7 +81,6 @@ pub(super) fn make(app: &App, _asked: &Asked) -> Result<Answer, Failure> {
     Ok(Answer::Page(page(app, "Forks", "/forks", &out)))
 }
 
-#[cfg(feature = "mount")]
 fn one(app: &App, out: &mut Html, fork: &Shown) {
     html!(
         out,
@@ -120,7 +100,7 @@ fn one(app: &App, out: &mut Html, fork: &Shown) {
     html!(
         out,
         "<label>Check before the merge<input name=\"check\" placeholder=\"make test\"></label>\
-        <div class=\"act\"><button name=\"what\" value=\"plan\">What would merge</button>\
+        <div class=\"act\"><button name=\"what\" value=\"plan\">Show the merge</button>\
         <button class=\"primary\" name=\"what\" value=\"merge\" data-busy=\"Merging…\">Merge</button></div>\
         <div class=\"act\"><label>Type its name to discard it<input name=\"confirm\" autocomplete=\"off\"></label>\
         <button class=\"danger\" name=\"what\" value=\"discard\">Discard</button></div></form></section>"
@@ -128,7 +108,6 @@ fn one(app: &App, out: &mut Html, fork: &Shown) {
 }
 
 /// Which fork changed which path; the paths that several changed come first.
-#[cfg(feature = "mount")]
 fn table(out: &mut Html, forks: &[Shown]) {
     let mut by_path: BTreeMap<&Path, Vec<Option<ChangeType>>> = BTreeMap::new();
     for (at, fork) in forks.iter().enumerate() {
@@ -174,7 +153,6 @@ fn table(out: &mut Html, forks: &[Shown]) {
     html!(out, "</tbody></table></div></section>");
 }
 
-#[cfg(feature = "mount")]
 pub(super) fn change(app: &App, asked: &Asked) -> Result<Answer, Failure> {
     use crate::cli::ui::program::run;
     use nono_engine::fork::Forks;

@@ -5,6 +5,7 @@
 
 mod events;
 mod file;
+#[cfg(feature = "mount")]
 mod forks;
 mod lines;
 mod overview;
@@ -50,7 +51,9 @@ pub(super) fn make(app: &App, place: &str, asked: &Asked) -> Result<Answer, Fail
         ("/verify", true) => store::verify,
         ("/cleanup", false) => store::plan_cleanup,
         ("/cleanup", true) => store::cleanup,
+        #[cfg(feature = "mount")]
         ("/forks", false) => forks::make,
+        #[cfg(feature = "mount")]
         ("/forks", true) => forks::change,
         _ => return Err(Failure::not_found("there is no such page")),
     };
@@ -72,7 +75,10 @@ pub(super) fn page(app: &App, title: &str, here: &str, body: &Html) -> Html {
         height=\"22\">nono</a><nav aria-label=\"Pages\">",
         title
     );
-    for (place, name) in [("/", "Sessions"), ("/forks", "Forks"), ("/store", "Store")] {
+    let places = [("/", "Sessions"), ("/forks", "Forks"), ("/store", "Store")];
+    // A build without mounts has no forks.
+    let has = |(place, _): &(&str, &str)| cfg!(feature = "mount") || *place != "/forks";
+    for (place, name) in places.into_iter().filter(has) {
         if place == here {
             html!(out, "<a href=\"{}\" aria-current=\"page\">{}</a>", place, name);
         } else {
@@ -117,7 +123,7 @@ fn form_token(app: &App, out: &mut Html) {
     html!(out, "<input type=\"hidden\" name=\"{}\" value=\"{}\">", name, value);
 }
 
-/// A field that nobody sees.
+/// A field that is not shown.
 fn hidden(out: &mut Html, name: &str, value: &str) {
     html!(out, "<input type=\"hidden\" name=\"{}\" value=\"{}\">", name, value);
 }
@@ -161,7 +167,7 @@ fn duration(begin: Timestamp, end: Timestamp) -> String {
     }
 }
 
-/// What a session is, in a line.
+/// A session in a line.
 fn title_of(summary: &SessionSummary) -> String {
     let agent = summary.agent.as_ref().map(|agent| agent.client.clone());
     match agent {

@@ -92,7 +92,7 @@ pub(super) fn make(app: &App, asked: &Asked) -> Result<Answer, Failure> {
         prompts(&mut body, asked, &summary, by_prompt(steps), true);
         html!(body, "</section>");
     }
-    html!(body, "<section class=\"card changes\" aria-label=\"What changed\">");
+    html!(body, "<section class=\"card changes\" aria-label=\"Changes\">");
     match Changed::of(app, &session, part) {
         Ok(changed) => changes(&mut body, asked, &session, &changed, part, &name)?,
         Err(failure) => html!(body, "<p class=\"note failed\">{}</p>", failure.message),
@@ -101,7 +101,7 @@ pub(super) fn make(app: &App, asked: &Asked) -> Result<Answer, Failure> {
     Ok(Answer::Page(page(app, &title_of(&summary), "", &body)))
 }
 
-/// What is known of a session as a whole.
+/// The facts of a session as a whole.
 fn head(app: &App, out: &mut Html, summary: &SessionSummary) {
     let project = project_of(app, summary);
     html!(
@@ -292,7 +292,7 @@ fn step_row(out: &mut Html, asked: &Asked, id: &str, step: &StepEntry, has_serve
     html!(out, "</li>");
 }
 
-/// What changed in a part.
+/// The changes of a part.
 fn changes(
     out: &mut Html,
     asked: &Asked,
@@ -456,7 +456,7 @@ pub(in crate::cli::ui) fn export_session(
         prompts(&mut out, &Asked::default(), &summary, by_prompt(steps), false);
         html!(out, "</section>");
     }
-    html!(out, "<section class=\"card changes\"><h2>What changed</h2>");
+    html!(out, "<section class=\"card changes\"><h2>Changes</h2>");
     for line in &changed.commits {
         html!(out, "<p class=\"note git\">{}</p>", line);
     }

@@ -136,7 +136,7 @@ fn bars(out: &mut Html, all: &[(String, u64)]) {
     html!(out, "</tbody></table>");
 }
 
-/// What the program said.
+/// The output of the program.
 pub(super) fn said(out: &mut Html, title: &str, finished: &Finished) {
     let class = if finished.code == Some(0) { "fine" } else { "failed" };
     html!(
@@ -185,7 +185,7 @@ pub(super) fn plan_cleanup(app: &App, asked: &Asked) -> Result<Answer, Failure> 
     hidden(&mut out, "days", &days);
     html!(
         out,
-        "<p>What is removed is gone for good.</p><div class=\"act\">\
+        "<p>A removed session is gone for good.</p><div class=\"act\">\
         <button class=\"primary danger\" data-busy=\"Removing…\">Remove them</button>\
         <a class=\"button\" href=\"{}\">Keep everything</a></div></form>",
         address("/store", &[])

@@ -139,7 +139,7 @@ impl Tree<'_> {
         rows.iter().position(|row| row.path(changes) == wanted.as_slice())
     }
 
-    /// What stands below a row as areas, each as large as what changed in it.
+    /// The rows below one as areas, each as large as the number of its changes.
     pub(super) fn write_map(&self, out: &mut Html, below: Option<usize>) {
         let Changed { rows, changes, .. } = self.changed;
         let mut areas: Vec<(usize, Counts)> = self

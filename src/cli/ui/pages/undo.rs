@@ -22,7 +22,7 @@ use nono_engine::snapshot::{SessionDir, SnapshotManager};
 /// Paths of a plan that are listed.
 const MAX_PATHS: usize = 500;
 
-/// What is to be taken back.
+/// The work that is to be taken back.
 struct Undo {
     session: SessionDir,
     summary: SessionSummary,
@@ -38,7 +38,7 @@ enum Work {
     Steps(Vec<u64>),
 }
 
-/// What an undo did, or would do.
+/// The changes that an undo made, or would make.
 struct Report {
     restore: RestoreReport,
     /// Paths that stay, each with its reason.
