@@ -36,7 +36,7 @@ impl Answer {
 
     /// The value of a field of the head.
     pub fn field(&self, name: &str) -> Option<&str> {
-        let fields = self.head.lines().filter_map(|line| line.split_once(": "));
+        let fields = self.head.lines().filter_map(|line| line.split_once(':'));
         let mut fields = fields.filter(|(known, _)| known.eq_ignore_ascii_case(name));
         fields.next().map(|(_, value)| value.trim())
     }
@@ -153,7 +153,7 @@ pub fn request(port: u16, method: &str, path: &str, head: &[(&str, &str)], body:
     }
     let head = head.trim_end().to_owned();
     let fields = head.to_ascii_lowercase();
-    let length = fields.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let length = fields.lines().find_map(|line| line.strip_prefix("content-length:"));
     let mut body = vec![0; length.map_or(0, |length| length.trim().parse().unwrap())];
     // A server may leave the connection open.
     match length {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use axum::http::StatusCode;
 use jiff::Zoned;
 
 use super::tree::Tree;
@@ -95,6 +96,7 @@ pub(super) fn make(app: &App, asked: &Asked) -> Result<Answer, Failure> {
     html!(body, "<section class=\"card changes\" aria-label=\"Changes\">");
     match Changed::of(app, &session, part) {
         Ok(changed) => changes(&mut body, asked, &session, &changed, part, &name)?,
+        Err(failure) if failure.status == StatusCode::NOT_FOUND => return Err(failure),
         Err(failure) => html!(body, "<p class=\"note failed\">{}</p>", failure.message),
     }
     html!(body, "</section></form>");
