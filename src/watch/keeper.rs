@@ -99,7 +99,7 @@ enum Message {
     /// The watcher shall end.
     Stop,
     /// A capture has ended.
-    Done(Result<Done, String>, Duration),
+    Done(Result<Box<Done>, String>, Duration),
 }
 
 struct Done {
@@ -430,7 +430,7 @@ impl Watcher {
                     }
                     Taken::Unchanged(manifest) => (*manifest, None),
                 };
-                Done { session_id, manager, manifest, changes }
+                Box::new(Done { session_id, manager, manifest, changes })
             });
             drop(history);
             stopper.send(Message::Done(done, began.elapsed()));
@@ -440,7 +440,7 @@ impl Watcher {
 
     fn finish_capture(
         &mut self,
-        done: Result<Done, String>,
+        done: Result<Box<Done>, String>,
         took: Duration,
         tell: &dyn Fn(Happening),
     ) {
@@ -449,7 +449,8 @@ impl Watcher {
             self.next_walk = Some(Instant::now() + RECHECK.max(took * WALK_SHARE));
         }
         match done {
-            Ok(Done { session_id, manager, manifest, changes }) => {
+            Ok(done) => {
+                let Done { session_id, manager, manifest, changes } = *done;
                 self.facts.failure = None;
                 self.facts.session_id.clone_from(&session_id);
                 self.facts.last_snapshot = manifest.number;

@@ -8,16 +8,15 @@
 //!
 //! - One thread ([`Watcher`]) waits for events, questions and signals, with no time limit while
 //!   nothing is due. A second one exists only while a step is captured, so events go on being read.
-//! - A step is due after a quiet moment ([`Quiet`](quiet::Quiet)). It is taken only if something
+//! - A step is due after a quiet moment (`quiet::Quiet`). It is taken only if something
 //!   changed ([`WatchHistory`]).
 //! - A command, a call of an agent and a restore record their own changes. So a step waits as long
 //!   as one of them is at work on these paths. A change that they left is a step of the kind
 //!   [`Elsewhere`](nono_engine::snapshot::StepKind::Elsewhere), and every other step is
 //!   [`Watched`](nono_engine::snapshot::StepKind::Watched): of the user, or of another program.
 //! - Events may be missing ([`Gap`](nono_engine::watch::Gap),
-//!   [`Loss`](nono_engine::watch::Loss)). A capture walks the whole tree unless it can trust the
-//!   answer of a watcher, so no change is missed: after a loss it comes at once, with a gap again
-//!   and again.
+//!   [`Loss`](nono_engine::watch::Loss)). A step walks the whole tree, so no change is missed: after
+//!   a loss it comes at once, with a gap again and again.
 
 mod history;
 mod keeper;

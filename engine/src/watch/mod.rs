@@ -2,8 +2,8 @@
 //!
 //! A *watcher* is one process for each tracked path. It lives beside the commands that record, sets
 //! a watch of the kernel on every directory that is recorded ([`TreeWatch`]), and notes which of
-//! them changed, and in which order ([`ChangeLog`](log::ChangeLog)). Programs ask it over a socket
-//! in the store ([`place`], [`protocol`]). The store has the mode 0700, and the walls of a run keep
+//! them changed, and in which order (`log::ChangeLog`). Programs ask it over a socket
+//! in the store (`place`, `protocol`). The store has the mode 0700, and the walls of a run keep
 //! its command from what is in it.
 //!
 //! ```text
