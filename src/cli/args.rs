@@ -12,7 +12,9 @@ use super::error::CliError;
 use super::keeper;
 use super::output::{GLOBAL, OutputArgs};
 use super::render::project_name;
-use crate::config::{FlagSettings, Origin, Profile, Settings, Surroundings, expand_patterns};
+use crate::config::{
+    FlagSettings, KeepFlags, Origin, Profile, Settings, Surroundings, expand_patterns,
+};
 use nono_engine::session::Catalog;
 use nono_engine::store::Compression;
 use nono_engine::sys;
@@ -443,5 +445,40 @@ impl LimitArgs {
     pub(super) fn flags(&self, others: FlagSettings) -> FlagSettings {
         let Self { max_sessions, max_storage_gb, max_age_days } = *self;
         FlagSettings { max_sessions, max_storage_gb, max_age_days, ..others }
+    }
+}
+
+/// Rules that decide which sessions, steps and changes of a watcher stay.
+#[derive(Debug, Clone, Copy, Default, Args)]
+#[command(next_help_heading = "Rules")]
+pub(super) struct KeepArgs {
+    /// Keep the newest N sessions of each project; 0 is no rule
+    #[arg(long, value_name = "N")]
+    pub(super) keep_last: Option<u64>,
+    /// Keep the newest session of each of the last N hours that have one
+    #[arg(long, value_name = "N")]
+    pub(super) keep_hourly: Option<u64>,
+    /// Keep the newest session of each of the last N days that have one
+    #[arg(long, value_name = "N")]
+    pub(super) keep_daily: Option<u64>,
+    /// Keep the newest session of each of the last N weeks that have one
+    #[arg(long, value_name = "N")]
+    pub(super) keep_weekly: Option<u64>,
+    /// Keep the newest session of each of the last N months that have one
+    #[arg(long, value_name = "N")]
+    pub(super) keep_monthly: Option<u64>,
+}
+
+impl KeepArgs {
+    /// Settings that these arguments give.
+    pub(super) fn flags(self) -> KeepFlags {
+        let Self {
+            keep_last: last,
+            keep_hourly: hourly,
+            keep_daily: daily,
+            keep_weekly: weekly,
+            keep_monthly: monthly,
+        } = self;
+        KeepFlags { last, hourly, daily, weekly, monthly }
     }
 }

@@ -13,10 +13,12 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
 use super::context::Context;
 use super::error::CliError;
+use super::offer::NONO;
 use super::render::byte_size;
 use crate::config::Settings;
 use nono_engine::counted::counted;
@@ -26,7 +28,7 @@ use nono_engine::gc::{
 };
 use nono_engine::progress::NoProgress;
 use nono_engine::session::{
-    Catalog, Expired, Expiry, RetentionPolicy, SessionFacts, thinned_steps,
+    Catalog, Expired, Expiry, KeepRules, RetentionPolicy, SessionFacts, Thinning, thinned_steps,
 };
 use nono_engine::snapshot::{RemovalReason, SessionDir, SessionOrigin};
 use nono_engine::store::Compression;
@@ -45,6 +47,19 @@ pub(super) fn policy(settings: &Settings) -> RetentionPolicy {
         max_age: (days > 0).then(|| SignedDuration::from_secs(days.saturating_mul(24 * 60 * 60))),
         max_sessions: (max_sessions > 0).then_some(max_sessions),
         max_storage_bytes: settings.max_storage_bytes(),
+        keep: keep_rules(settings),
+    }
+}
+
+/// The rules that the settings ask for.
+fn keep_rules(settings: &Settings) -> KeepRules {
+    KeepRules {
+        last: settings.keep_last.value,
+        hourly: settings.keep_hourly.value,
+        daily: settings.keep_daily.value,
+        weekly: settings.keep_weekly.value,
+        monthly: settings.keep_monthly.value,
+        ..KeepRules::default()
     }
 }
 
@@ -66,6 +81,8 @@ struct Collecting {
 struct Removed {
     sessions: Vec<Expired>,
     bytes_freed: u64,
+    /// Sessions with a name that space alone would have taken.
+    named: Vec<String>,
 }
 
 /// Begins to collect if it is time, beside a command that has started. A failure here is reported,
@@ -77,23 +94,36 @@ pub(super) fn begin(root: &Path, settings: &Settings, context: &Context) -> Rete
     })
 }
 
-/// Takes steps of agents out of a store that is over its limit of space. The next collection frees
-/// what only they needed.
-fn thin(root: &Path, settings: &Settings) -> Result<u64, CliError> {
+/// Takes steps and changes of watchers out of their sessions: those that no rule keeps, and of a
+/// store that is over its limit of space more of them. The next collection frees what only they
+/// needed. `says`: the sessions and the number of snapshots of each; with `dry_run` nothing goes.
+pub(super) fn thin(
+    root: &Path,
+    settings: &Settings,
+    dry_run: bool,
+    mut says: impl FnMut(&SessionDir, usize),
+) -> Result<u64, CliError> {
     let guess = guess_usage(root)?;
-    if settings.max_storage_bytes().is_none_or(|max| guess.bytes <= max) {
-        return Ok(0);
-    }
+    let is_full = settings.max_storage_bytes().is_some_and(|max| guess.bytes > max);
+    let thinning = Thinning { rules: keep_rules(settings), is_full };
+    let (now, zone) = (Timestamp::now(), TimeZone::system());
     let mut thinned = 0;
     for session in Catalog::new(root.to_owned(), []).sessions()? {
         // One that cannot be read or is at work keeps all.
         let Ok(metadata) = session.metadata() else { continue };
-        let numbers = thinned_steps(&metadata, Timestamp::now());
+        let numbers = thinned_steps(&metadata, &thinning, now, &zone);
         if numbers.is_empty() || metadata.altered.is_some() {
             continue;
         }
+        if dry_run {
+            says(&session, numbers.len());
+            continue;
+        }
         match remove_snapshots(&session, &numbers, RemovalReason::Thinning) {
-            Ok(removed) => thinned += removed.len() as u64,
+            Ok(removed) => {
+                says(&session, removed.len());
+                thinned += removed.len() as u64;
+            }
             Err(error) => tracing::warn!("no steps of {} go: {error}", session.id()),
         }
     }
@@ -101,11 +131,13 @@ fn thin(root: &Path, settings: &Settings) -> Result<u64, CliError> {
 }
 
 fn try_begin(root: &Path, settings: &Settings) -> Result<Retention, CliError> {
-    let thinned = thin(root, settings)?;
     // Sessions that are too old or too many go at the end of a run.
     let max_storage_bytes = settings.max_storage_bytes();
     let policy = RetentionPolicy { max_storage_bytes, ..RetentionPolicy::default() };
     let guess = guess_usage(root)?;
+    let is_full = max_storage_bytes.is_some_and(|max| guess.bytes > max);
+    // Where space is no matter, no session is looked at before the end of a run.
+    let thinned = if is_full { thin(root, settings, false, |_, _| {})? } else { 0 };
     // Where the limit cannot be reached, it is not tried again before the store has grown by a
     // tenth of it.
     let worth_a_look = |max: u64| max.max(guess.floor_bytes.saturating_add(max / 10));
@@ -151,6 +183,9 @@ impl Retention {
             context.warn(format_args!("no space is freed: {error}"));
             None
         });
+        if is_due && let Err(error) = thin(root, settings, false, |_, _| {}) {
+            context.warn(format_args!("no steps are thinned out: {error}"));
+        }
         match is_due.then(|| withdraw_expired(root, settings)).transpose() {
             Ok(expired) => {
                 let removed = removed.get_or_insert_default();
@@ -161,6 +196,14 @@ impl Retention {
         let removed = removed.unwrap_or_default();
         if let Some(line) = removed.line(settings) {
             context.say(line);
+        }
+        if !removed.named.is_empty() {
+            context.warn(format_args!(
+                "the store is over max_storage_gb {} and only sessions with a name could go: {} \
+                 (`{NONO} cleanup` removes them)",
+                settings.max_storage_gb.value,
+                removed.named.join(", ")
+            ));
         }
     }
 }
@@ -206,13 +249,21 @@ fn collect(
     pack_long_files(root, compression, &NoProgress)?;
     let sessions = list(root)?;
     let (mut expired, usage) = expired(root, policy, &sessions, &options)?;
+    // A person gave the name: the next cleanup by a person says it before the session goes.
+    let is_spared = |gone: &Expired| {
+        let of_it = |listed: &&Listed| listed.facts.session_id == gone.session_id;
+        gone.reason == Expiry::TooLarge
+            && sessions.iter().find(of_it).is_some_and(|listed| listed.facts.is_named)
+    };
+    let named = expired.extract_if(.., |gone| is_spared(gone)).map(|gone| gone.session_id);
+    let named: Vec<String> = named.collect();
     if let Some(usage) = usage {
         note_floor(root, &usage)?;
     }
     let plan = CleanupPlan::new(root, &pick(&sessions, &expired))?;
     let report = plan.apply(|| Catalog::new(root.to_owned(), []).sessions(), &options)?;
     expired.retain(|expired| report.sessions_removed.contains(&expired.session_id));
-    Ok(Removed { sessions: expired, bytes_freed: report.bytes_freed })
+    Ok(Removed { sessions: expired, bytes_freed: report.bytes_freed, named })
 }
 
 /// All sessions of a store that its policy lets go, space included.
@@ -297,6 +348,7 @@ pub(super) fn describe(reason: Expiry, settings: &Settings) -> String {
         Expiry::TooMany => {
             format!("its project has more than {} (max_sessions)", settings.max_sessions.value)
         }
+        Expiry::NotKept => "no rule keeps it (keep_last, keep_hourly, …)".to_owned(),
         Expiry::TooLarge => {
             format!("they take more than {} GiB (max_storage_gb)", settings.max_storage_gb.value)
         }
@@ -309,6 +361,7 @@ fn limit(reason: Expiry, settings: &Settings) -> String {
         Expiry::Unbegun => "killed before a first snapshot".to_owned(),
         Expiry::TooOld => format!("max_age_days {}", settings.max_age_days.value),
         Expiry::TooMany => format!("max_sessions {} per project", settings.max_sessions.value),
+        Expiry::NotKept => "no keep_… rule".to_owned(),
         Expiry::TooLarge => format!("max_storage_gb {}", settings.max_storage_gb.value),
     }
 }

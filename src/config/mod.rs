@@ -33,7 +33,7 @@ pub use library::{FoundProfile, ProfileLibrary, ProfileSource};
 pub use place::{Surroundings, expand};
 pub use profile::{NetworkGrant, Profile, RollbackRules, expand_patterns};
 pub use remotes::{NamedRemote, RemoteEncryption, is_remote_name, remote, remotes};
-pub use settings::{FlagSettings, Origin, Setting, Settings, Sourced, zero_means};
+pub use settings::{FlagSettings, KeepFlags, Origin, Setting, Settings, Sourced, zero_means};
 
 /// nono's configuration: `$XDG_CONFIG_HOME/nono` or `~/.config/nono`.
 pub fn config_dir(surroundings: &Surroundings<'_>) -> Option<PathBuf> {

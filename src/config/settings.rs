@@ -90,6 +90,8 @@ pub struct FlagSettings {
     pub max_storage_gb: Option<f64>,
     /// As the setting of this name.
     pub max_age_days: Option<u64>,
+    /// As the settings of these names.
+    pub keep: KeepFlags,
     /// As the setting of this name.
     pub max_entries: Option<u64>,
     /// As the setting of this name.
@@ -98,6 +100,22 @@ pub struct FlagSettings {
     pub threads: Option<u64>,
     /// As the setting of this name.
     pub ignored: Option<Ignored>,
+}
+
+/// The numbers of newest sessions, hours, days, weeks and months that stay, where arguments give
+/// them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct KeepFlags {
+    /// Sessions.
+    pub last: Option<u64>,
+    /// Hours.
+    pub hourly: Option<u64>,
+    /// Days.
+    pub daily: Option<u64>,
+    /// Weeks.
+    pub weekly: Option<u64>,
+    /// Months.
+    pub monthly: Option<u64>,
 }
 
 /// All settings.
@@ -109,6 +127,17 @@ pub struct Settings {
     pub max_storage_gb: Sourced<f64>,
     /// Greatest age of a session in days.
     pub max_age_days: Sourced<u64>,
+    /// The number of newest sessions of a project, steps of an agent's session and changes of a
+    /// watcher that stay; 0 is no rule, as in the next ones.
+    pub keep_last: Sourced<u64>,
+    /// The number of hours of which the newest one stays.
+    pub keep_hourly: Sourced<u64>,
+    /// The number of days.
+    pub keep_daily: Sourced<u64>,
+    /// The number of weeks.
+    pub keep_weekly: Sourced<u64>,
+    /// The number of months.
+    pub keep_monthly: Sourced<u64>,
     /// Most files, directories and links of one snapshot.
     pub max_entries: Sourced<u64>,
     /// Most bytes of file contents of one snapshot.
@@ -169,6 +198,11 @@ strict_table! {
         max_sessions: u64,
         max_storage_gb: f64,
         max_age_days: u64,
+        keep_last: u64,
+        keep_hourly: u64,
+        keep_daily: u64,
+        keep_weekly: u64,
+        keep_monthly: u64,
         max_entries: u64,
         max_bytes: u64,
         max_forks: u64,
@@ -263,6 +297,26 @@ impl Settings {
                 flags.max_age_days,
                 "NONO_MAX_AGE_DAYS",
                 table.max_age_days,
+                0,
+            )?,
+            keep_last: from.choose(flags.keep.last, "NONO_KEEP_LAST", table.keep_last, 0)?,
+            keep_hourly: from.choose(
+                flags.keep.hourly,
+                "NONO_KEEP_HOURLY",
+                table.keep_hourly,
+                0,
+            )?,
+            keep_daily: from.choose(flags.keep.daily, "NONO_KEEP_DAILY", table.keep_daily, 0)?,
+            keep_weekly: from.choose(
+                flags.keep.weekly,
+                "NONO_KEEP_WEEKLY",
+                table.keep_weekly,
+                0,
+            )?,
+            keep_monthly: from.choose(
+                flags.keep.monthly,
+                "NONO_KEEP_MONTHLY",
+                table.keep_monthly,
                 0,
             )?,
             max_entries: from.choose(
@@ -376,6 +430,11 @@ impl Settings {
                 variable: Some("NONO_MAX_STORAGE_GB"),
             },
             number("max_age_days", self.max_age_days, "--max-age-days", "NONO_MAX_AGE_DAYS"),
+            number("keep_last", self.keep_last, "--keep-last", "NONO_KEEP_LAST"),
+            number("keep_hourly", self.keep_hourly, "--keep-hourly", "NONO_KEEP_HOURLY"),
+            number("keep_daily", self.keep_daily, "--keep-daily", "NONO_KEEP_DAILY"),
+            number("keep_weekly", self.keep_weekly, "--keep-weekly", "NONO_KEEP_WEEKLY"),
+            number("keep_monthly", self.keep_monthly, "--keep-monthly", "NONO_KEEP_MONTHLY"),
             number("max_entries", self.max_entries, "--max-entries", "NONO_MAX_ENTRIES"),
             number("max_bytes", self.max_bytes, "--max-bytes", "NONO_MAX_BYTES"),
             number("max_forks", self.max_forks, "", "NONO_MAX_FORKS"),
@@ -460,6 +519,9 @@ pub fn zero_means(key: &str) -> Option<&'static str> {
     match key {
         "max_sessions" | "max_storage_gb" | "max_age_days" | "max_entries" | "max_bytes"
         | "max_forks" | "max_fork_bytes" => Some("no limit"),
+        "keep_last" | "keep_hourly" | "keep_daily" | "keep_weekly" | "keep_monthly" => {
+            Some("no rule")
+        }
         "threads" => Some("one for each core"),
         // All of them are limits.
         key if key.starts_with(CONTAINERS_PREFIX) => Some("no limit"),

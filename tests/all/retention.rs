@@ -394,3 +394,37 @@ fn a_name_outlives_sessions_without_one_and_is_shown_before_it_goes() {
         assert!(foreseen.success().says("KNOWN GOOD"), "{selection:?}");
     }
 }
+
+#[test]
+fn rules_keep_sessions_by_days_and_months_in_place_of_a_number_and_thin_old_steps() {
+    let fixture = Fixture::new();
+    fixture.write("a", "0");
+    let days = [80, 79, 40, 20, 10, 9, 8, 7, 6, 5, 4, 3];
+    let all: Vec<_> = days
+        .into_iter()
+        .map(|days| {
+            let (id, _) = record(&fixture, &["--max-sessions", "0"], &format!("{days}"));
+            age(&fixture, &id, days);
+            id
+        })
+        .collect();
+    let named = &all[0];
+    fixture.nono(&["pin", &all[1]]).success();
+    let (last, _) = record(&fixture, &["--max-sessions", "0"], "today");
+    // The number alone would take the oldest ones. The last one is young and the newest.
+    fixture.nono(&["config", "set", "keep_daily", "3"]).success();
+    let dry = fixture.nono(&["cleanup", "--dry-run"]).success();
+    assert!(
+        dry.stderr.contains(&format!("session {named} goes: no rule keeps it")),
+        "{}",
+        dry.stderr
+    );
+    assert_eq!(ids(&fixture).len(), all.len() + 1, "a dry run removes nothing");
+    fixture.nono(&["cleanup", "--keep-last", "5", "--keep-daily", "0"]).success();
+    let kept = [&all[8..], &all[1..2], std::slice::from_ref(&last)].concat();
+    assert_eq!(ids(&fixture), sorted(&kept), "five with the last one, and the pinned one");
+    fixture.nono(&["cleanup"]).success();
+    let kept = [&all[10..], &all[1..2], std::slice::from_ref(&last)].concat();
+    assert_eq!(ids(&fixture), sorted(&kept), "three days");
+    fixture.nono(&["cleanup", "--keep-last", "1", "--keep", "1"]).fails(2, "either limits");
+}

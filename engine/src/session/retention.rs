@@ -10,6 +10,8 @@
 //!   `max_sessions` of both.
 //! - The merges of a fork that lives stay: they say which of its changes are in the project.
 //! - A session with a name is of use, and goes after those without.
+//! - With [`KeepRules`] the sessions that a rule keeps stay, and so do those with a name; the others
+//!   go. Age and number say nothing then. Only space takes more.
 //! - Received sessions are counted apart: their writers chose their paths and times, so none of
 //!   them is the newest of a project that is recorded here.
 //! - A session that was killed before its first snapshot goes at once, and stands for nothing.
@@ -18,10 +20,12 @@
 
 use std::collections::{HashMap, HashSet};
 
+use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use super::clock::aging_until;
+use super::keep::{KeepItem, KeepRules};
 use super::{SessionStatus, SessionSummary};
 use crate::gc::StorageUsage;
 use crate::object::ContentHash;
@@ -40,6 +44,8 @@ pub struct RetentionPolicy {
     pub max_sessions: Option<u64>,
     /// Most bytes of objects that sessions need.
     pub max_storage_bytes: Option<u64>,
+    /// The sessions of each project that stay, in place of age and number; none: these count.
+    pub keep: KeepRules,
 }
 
 /// The facts that a policy looks at.
@@ -98,6 +104,8 @@ pub enum Expiry {
     TooOld,
     /// Its project has too many.
     TooMany,
+    /// No rule keeps it.
+    NotKept,
     /// The store holds too much.
     TooLarge,
 }
@@ -290,7 +298,29 @@ impl<'a> Ranked<'a> {
         removable
     }
 
-    /// The sessions that are too old or too many, in the order in which they go.
+    /// The sessions that a rule keeps. Idle ones take no place.
+    fn kept_by(&self, rules: &KeepRules) -> HashSet<&'a str> {
+        let counted: Vec<_> =
+            self.sessions.iter().copied().filter(|facts| !self.is_idle(facts)).collect();
+        let groups: Vec<_> = counted
+            .iter()
+            .map(|facts| format!("{} {}", u8::from(facts.is_received), facts.project))
+            .collect();
+        let items: Vec<_> = counted
+            .iter()
+            .zip(&groups)
+            .map(|(facts, group)| KeepItem {
+                group,
+                at: facts.started,
+                is_fixed: facts.is_running || facts.is_pinned || facts.is_named,
+            })
+            .collect();
+        let stays = rules.stays(&items, self.aged, &TimeZone::system());
+        let kept = counted.into_iter().zip(stays).filter(|(_, stays)| *stays);
+        kept.map(|(facts, _)| facts.session_id.as_str()).collect()
+    }
+
+    /// The sessions that are too old or too many, or that no rule keeps, in the order in which they go.
     /// `spares_young`: whether the last day stays.
     fn expired(
         &self,
@@ -305,6 +335,7 @@ impl<'a> Ranked<'a> {
             *all += 1;
         }
         let mut expired = Vec::new();
+        let kept = self.kept_by(&policy.keep);
         let may_go = |facts: &&SessionFacts| !spares_young || !facts.is_young(self.now, self.aged);
         for facts in self.removable().into_iter().filter(may_go) {
             let (of_use, all) = left.entry(facts.group()).or_default();
@@ -313,6 +344,11 @@ impl<'a> Ranked<'a> {
             let age = self.aged.duration_since(facts.started);
             let reason = if facts.content == SessionContent::Unbegun {
                 Expiry::Unbegun
+            } else if !policy.keep.is_empty() {
+                if kept.contains(facts.session_id.as_str()) {
+                    continue;
+                }
+                Expiry::NotKept
             } else if policy.max_age.is_some_and(|max| age > max) {
                 Expiry::TooOld
             } else if policy.max_sessions.is_some_and(|max| count > max) {

@@ -15,7 +15,7 @@ use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::cli::Outcome;
-use crate::cli::args::{LimitArgs, StoreArgs, ThreadArgs, named_project, surroundings};
+use crate::cli::args::{KeepArgs, LimitArgs, StoreArgs, ThreadArgs, named_project, surroundings};
 use crate::cli::context::{Context, DIM, YELLOW};
 use crate::cli::error::{CliError, opening_command};
 use crate::cli::offer::NONO;
@@ -26,7 +26,7 @@ use crate::cli::retention;
 use crate::cli::shell_word::command_line;
 use crate::cli::state_at::exact;
 use crate::cli::when::{WhenError, when};
-use crate::config::{FlagSettings, Settings};
+use crate::config::{FlagSettings, KeepFlags, Settings};
 use nono_engine::counted::counted;
 use nono_engine::gc::{CleanupError, CleanupOptions, CleanupPlan, CleanupReport, Unreadable};
 use nono_engine::object::ContentHash;
@@ -86,6 +86,8 @@ pub(in crate::cli) struct CleanupArgs {
     // A heading is that of all that follows.
     #[command(flatten)]
     limits: LimitArgs,
+    #[command(flatten)]
+    rules: KeepArgs,
 }
 
 /// The latest begin of sessions that go.
@@ -114,7 +116,8 @@ pub(in crate::cli) fn run(args: &CleanupArgs, store: &StoreArgs, context: &Conte
         return forks::run(args, store, context);
     }
     let catalog = store.catalog()?;
-    if args.selects() && args.limits.is_given() {
+    let has_rules = args.rules.flags() != KeepFlags::default();
+    if args.selects() && (args.limits.is_given() || has_rules) {
         return Err(CliError::usage("either limits or a selection says which sessions go"));
     }
     let threads = args.threads.count(context)?;
@@ -208,7 +211,8 @@ fn over_limits(
     threads: usize,
     context: &Context,
 ) -> Result<Vec<SessionDir>, CliError> {
-    let settings = Settings::load(&surroundings()?, &args.limits.flags(FlagSettings::default()))?;
+    let flags = FlagSettings { keep: args.rules.flags(), ..FlagSettings::default() };
+    let settings = Settings::load(&surroundings()?, &args.limits.flags(flags))?;
     if !Catalog::is_store(catalog.root()) {
         return Ok(Vec::new());
     }
@@ -217,6 +221,14 @@ fn over_limits(
     let expired = retention::expired_sessions(catalog.root(), &settings, &options);
     bar.finish();
     let expired = expired?;
+    let (verb, dry_run) = if args.dry_run { ("would go", true) } else { ("went", false) };
+    retention::thin(catalog.root(), &settings, dry_run, |session, count| {
+        let snapshots = if count == 1 { "snapshot" } else { "snapshots" };
+        context.say(format_args!(
+            "{count} {snapshots} of session {} {verb}: thinned out",
+            session.id()
+        ));
+    })?;
     match retention::young_sessions(catalog.root(), &settings)? {
         0 => {}
         1 => context.say("1 session over a limit stays: it is younger than a day"),
@@ -226,7 +238,8 @@ fn over_limits(
     let mut sessions = Vec::new();
     for (session, Expired { session_id, reason }) in expired {
         let reason = retention::describe(reason, &settings);
-        context.say(format_args!("session {session_id} goes: {reason}"));
+        let names = session.metadata().map(|metadata| names_of(&metadata)).unwrap_or_default();
+        context.say(format_args!("session {session_id}{names} goes: {reason}"));
         sessions.push(session);
     }
     Ok(sessions)
@@ -460,9 +473,14 @@ fn described(session: &SessionDir) -> Option<(String, String)> {
             format!(": {}", cut(&command, MAX_COMMAND_CELLS))
         }
     };
-    let names = metadata.label.iter().chain(metadata.labels.iter().map(|label| &label.label));
-    let names: String = names.map(|name| super::quoted(name)).collect();
+    let names = names_of(&metadata);
     Some((session.id(), format!("{project}{command}{names}")))
+}
+
+/// The names of a session and of its snapshots, each behind a space.
+fn names_of(metadata: &SessionMetadata) -> String {
+    let names = metadata.label.iter().chain(metadata.labels.iter().map(|label| &label.label));
+    names.map(|name| super::quoted(name)).collect()
 }
 
 /// `described`: the sessions by their ids. `all`: objects that no session names had to go at once.
