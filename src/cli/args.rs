@@ -107,6 +107,8 @@ pub(super) enum Command {
     Blame(commands::blame::BlameArgs),
     /// Find a text in everything that is recorded, and say when it appeared and went
     Grep(commands::grep::GrepArgs),
+    /// Show what changed in another program: meld, kdiff3, vimdiff, code
+    Difftool(commands::difftool::DifftoolArgs),
     /// Print the facts of the store as lines of JSON, and follow them
     Events(commands::events::EventsArgs),
     /// Take over the sessions of the other nono, with their ids

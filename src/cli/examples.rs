@@ -295,6 +295,13 @@ const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
         ],
     ),
     (
+        "difftool",
+        [
+            ("nono difftool --tool meld", "what the last session changed, in meld"),
+            ("nono difftool now src/main.rs", "a file since the last snapshot, in git's diff.tool"),
+        ],
+    ),
+    (
         "events",
         [
             ("nono events", "all facts of the store"),

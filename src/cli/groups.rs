@@ -28,7 +28,8 @@ pub(super) const GROUPS: &[Group] = &[
     Group {
         title: "Look",
         commands: &[
-            "ui", "list", "show", "log", "blame", "grep", "find", "cat", "events", "umount",
+            "ui", "list", "show", "log", "blame", "grep", "find", "cat", "difftool", "events",
+            "umount",
         ],
     },
     Group { title: "Take back", commands: &["review", "resume"] },

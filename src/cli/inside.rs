@@ -85,6 +85,7 @@ fn need(command: &Command) -> Named {
             Command::Log(_) | Command::Timeline => Named(Need::Reading, "log"),
             Command::Blame(_) => Named(Need::Reading, "blame"),
             Command::Grep(_) => Named(Need::Reading, "grep"),
+            Command::Difftool(_) => Named(Need::Reading, "difftool"),
             Command::Events(_) => Named(Need::Writing, "events"),
             #[cfg(feature = "archive")]
             Command::Push(_) => Named(Need::Reading, "push"),

@@ -207,6 +207,7 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
         Command::Log(args) => commands::log::run(&args, &store, context),
         Command::Blame(args) => commands::blame::run(&args, &store, context),
         Command::Grep(args) => commands::grep::run(&args, &store, context),
+        Command::Difftool(args) => commands::difftool::run(&args, &store, context),
         Command::Events(args) => commands::events::run(&args, &store, context),
         Command::Import(args) => commands::import::run(&args, &store, context),
         #[cfg(feature = "archive")]

@@ -23,6 +23,7 @@ mod crash;
 mod damaged_sessions;
 mod day;
 mod denials;
+mod difftool;
 mod doctor;
 mod events;
 mod extremes;

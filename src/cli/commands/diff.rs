@@ -19,7 +19,7 @@ use crate::cli::offer::NONO;
 use crate::cli::past::typed_here;
 use crate::cli::render::{
     DiffOptions, Palette, quoted_name, write_full, write_patch_counting, write_side_by_side,
-    write_stat,
+    write_stat, write_word_diff,
 };
 use crate::cli::repositories::Repositories;
 use crate::cli::when::{When, when};
@@ -31,6 +31,7 @@ use nono_engine::history::recorded_form;
 use nono_engine::object::ContentHash;
 use nono_engine::path_text::{Shown, serde_paths, to_path};
 use nono_engine::restore::RestoreError;
+use nono_engine::session::Catalog;
 use nono_engine::snapshot::{NotCapturedSet, SnapshotManifest};
 use nono_engine::store::{EitherSource, ObjectSource, read_root_tree};
 use nono_engine::sys;
@@ -60,6 +61,21 @@ pub(in crate::cli) struct DiffArgs {
     /// Put the contents of binary files into the patch, for `git apply`
     #[arg(long, group = "style")]
     binary: bool,
+    /// Show the changed words in their lines: [-old-]{+new+}
+    #[arg(long, group = "style")]
+    word_diff: bool,
+    /// Show a file with another name and much the same contents as renamed, from so many percent on
+    #[arg(
+        short = 'M',
+        long,
+        value_name = "PERCENT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "50",
+        value_parser = percent,
+        conflicts_with_all = ["json", "name_only"]
+    )]
+    find_renames: Option<u64>,
     /// Print the names of what changed
     #[arg(long, group = "style")]
     name_only: bool,
@@ -112,9 +128,26 @@ impl StyleArgs {
     }
 }
 
+/// How differences are shown, and the similarity from which a file is a renamed one.
+#[derive(Debug, Clone, Copy)]
+struct View {
+    style: DiffStyle,
+    renames: Option<u64>,
+}
+
+/// The similarity of `-M`, in percent: `50`, `50%`.
+fn percent(text: &str) -> Result<u64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).parse::<u64>().ok();
+    number
+        .filter(|number| (1..=100).contains(number))
+        .ok_or_else(|| "give a number of percent from 1 to 100".to_owned())
+}
+
 /// How differences are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::cli) enum DiffStyle {
+    /// With the changed words in their lines.
+    Words,
     Patch,
     /// With the contents of binary files.
     BinaryPatch,
@@ -128,19 +161,91 @@ pub(in crate::cli) enum DiffStyle {
 
 pub(in crate::cli) fn run(args: &DiffArgs, store: &StoreArgs, context: &Context) -> Outcome {
     let catalog = store.catalog()?;
-    let mut words = Words::of(&args.words, &args.paths, &catalog)?;
-    let mut is_complete = true;
-    if let Some(at) = &args.at {
-        words.begin_at(at, &catalog, context)?;
+    let words = Words::of(&args.words, &args.paths, &catalog)?;
+    let asked = Asked { words, at: args.at.as_ref(), is_for_program: args.json };
+    compared(asked, &catalog, context, |compared, is_complete| {
+        if args.json {
+            let Compared { differences, sides, old, new, .. } = &compared;
+            let side = |state: &State, manifest: &SnapshotManifest| match state {
+                State::Now { .. } => {
+                    Side { session_id: None, number: None, merkle_root: manifest.merkle_root }
+                }
+                State::Snapshot { session_id, .. } => Side {
+                    session_id: Some(session_id.clone()),
+                    number: Some(manifest.number),
+                    merkle_root: manifest.merkle_root,
+                },
+            };
+            let unknown = (NotCapturedSet::new(old), NotCapturedSet::new(new));
+            let Comparison { changes, touched } =
+                Comparison::of(differences, &unknown.0, &unknown.1);
+            let (old, new) = (side(&sides.old, old), side(&sides.new, new));
+            context.json(&Report { old, new, changes, touched })?;
+            return Ok(u8::from(!is_complete));
+        }
+        let style = match (args.stat, args.name_only, args.binary, args.word_diff) {
+            (true, ..) => DiffStyle::Stat,
+            (_, true, ..) => DiffStyle::Names { zero: args.zero },
+            (.., true, _) => DiffStyle::BinaryPatch,
+            (.., true) => DiffStyle::Words,
+            _ => args.style.chosen().unwrap_or(DiffStyle::Patch),
+        };
+        let differences = compared.outside_git(context)?;
+        let shown = View { style, renames: args.find_renames };
+        write(compared.source, &differences, &compared.roots, shown, context)?;
+        Ok(u8::from(!is_complete))
+    })
+}
+
+/// The states and paths that a command line names.
+pub(super) struct Asked<'a> {
+    pub(super) words: Words,
+    /// The time of the older state.
+    pub(super) at: Option<&'a When>,
+    /// Whether a program reads the output, so that nothing is said beside it.
+    pub(super) is_for_program: bool,
+}
+
+/// Two states that were compared.
+pub(super) struct Compared<'a> {
+    /// The objects of both.
+    pub(super) source: &'a dyn ObjectSource,
+    sides: &'a Sides,
+    old: &'a SnapshotManifest,
+    new: &'a SnapshotManifest,
+    differences: Vec<Difference>,
+    /// The tracked paths of both.
+    pub(super) roots: Vec<PathBuf>,
+}
+
+impl Compared<'_> {
+    /// The differences outside git directories.
+    pub(super) fn outside_git(&self, context: &Context) -> Result<Vec<Difference>, CliError> {
+        outside_git(self.differences.clone(), self.source, self.old, self.new, context)
     }
-    let sides = match words.earlier(&catalog)? {
+}
+
+/// Compares two states, and gives the comparison to `then`, with whether all sessions could be
+/// asked for it.
+pub(super) fn compared(
+    asked: Asked<'_>,
+    catalog: &Catalog,
+    context: &Context,
+    then: impl FnOnce(Compared<'_>, bool) -> Outcome,
+) -> Outcome {
+    let Asked { mut words, at, is_for_program } = asked;
+    let mut is_complete = true;
+    if let Some(at) = at {
+        words.begin_at(at, catalog, context)?;
+    }
+    let sides = match words.earlier(catalog)? {
         Some(earlier) => {
             is_complete = earlier.name_damaged(context);
             Sides::of_file(&earlier)?
         }
-        None => Sides::of(std::mem::take(&mut words.states), &catalog)?,
+        None => Sides::of(std::mem::take(&mut words.states), catalog)?,
     };
-    if let Some(note) = sides.note.as_ref().filter(|_| !args.json) {
+    if let Some(note) = sides.note.as_ref().filter(|_| !is_for_program) {
         context.say(note);
     }
     let live = sides.old.capture()?.map_or_else(|| sides.new.capture(), |live| Ok(Some(live)))?;
@@ -166,32 +271,8 @@ pub(in crate::cli) fn run(args: &DiffArgs, store: &StoreArgs, context: &Context)
         }
         limit(&mut differences, &paths.concat());
     }
-    if args.json {
-        let side = |state: &State, manifest: &SnapshotManifest| match state {
-            State::Now { .. } => {
-                Side { session_id: None, number: None, merkle_root: manifest.merkle_root }
-            }
-            State::Snapshot { session_id, .. } => Side {
-                session_id: Some(session_id.clone()),
-                number: Some(manifest.number),
-                merkle_root: manifest.merkle_root,
-            },
-        };
-        let unknown = (NotCapturedSet::new(old), NotCapturedSet::new(new));
-        let Comparison { changes, touched } = Comparison::of(&differences, &unknown.0, &unknown.1);
-        let (old, new) = (side(&sides.old, old), side(&sides.new, new));
-        context.json(&Report { old, new, changes, touched })?;
-        return Ok(u8::from(!is_complete));
-    }
-    let style = match (args.stat, args.name_only, args.binary) {
-        (true, ..) => DiffStyle::Stat,
-        (_, true, _) => DiffStyle::Names { zero: args.zero },
-        (.., true) => DiffStyle::BinaryPatch,
-        _ => args.style.chosen().unwrap_or(DiffStyle::Patch),
-    };
-    let differences = outside_git(differences, &both, old, new, context)?;
-    write(&both, &differences, &roots, style, context)?;
-    Ok(u8::from(!is_complete))
+    let compared = Compared { source: &both, sides: &sides, old, new, differences, roots };
+    then(compared, is_complete)
 }
 
 /// Keeps the differences in these paths; without a path, all.
@@ -310,19 +391,21 @@ pub(super) fn write_diff_in(
     let mut differences = differences(&both, old, new)?;
     limit(&mut differences, paths);
     let differences = outside_git(differences, &both, old, new, context)?;
-    write(&both, &differences, &roots(old, new), style, context)
+    let view = View { style, renames: None };
+    write(&both, &differences, &roots(old, new), view, context)
 }
 
 fn write(
     source: &dyn ObjectSource,
     differences: &[Difference],
     roots: &[PathBuf],
-    style: DiffStyle,
+    View { style, renames }: View,
     context: &Context,
 ) -> Result<(), CliError> {
     context.page();
     let mut options = DiffOptions::new(source, roots);
     options.escape = context.stdout_is_terminal;
+    options.renames = renames;
     if context.colours() {
         options.palette = Palette::coloured();
     }
@@ -336,6 +419,7 @@ fn write(
                 context.warn(not_in_patch(left_out, options.binary));
             }
         }
+        DiffStyle::Words => write_word_diff(&mut out, differences, &options)?,
         DiffStyle::Full => write_full(&mut out, differences, &options)?,
         DiffStyle::SideBySide => {
             let width = context.width().unwrap_or(160);

@@ -18,6 +18,7 @@ pub(super) mod config;
 pub(super) mod container;
 pub(super) mod diff;
 pub(super) mod diff_sides;
+pub(super) mod difftool;
 pub(super) mod doctor;
 pub(super) mod events;
 pub(super) mod find;

@@ -13,7 +13,7 @@ use nono_engine::diff::{Difference, EntryState};
 use nono_engine::object::{Attributes, ContentHash, Node};
 use nono_engine::store::StoreError;
 
-use super::DiffOptions;
+use super::{DiffOptions, renames};
 
 /// git looks for a NUL in so many bytes.
 const BINARY_PROBE_BYTES: usize = 8000;
@@ -32,6 +32,17 @@ pub(super) struct FileChange<'a> {
     pub(super) name: Vec<u8>,
     pub(super) old: Option<&'a EntryState>,
     pub(super) new: Option<&'a EntryState>,
+    /// The name that it had, if it was renamed.
+    pub(super) renamed: Option<Renamed>,
+}
+
+/// Where a renamed file is from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Renamed {
+    /// As it is shown, not quoted.
+    pub(super) from: Vec<u8>,
+    /// How much of the contents is the same.
+    pub(super) percent: u64,
 }
 
 /// A change that is told in words.
@@ -61,6 +72,11 @@ pub(super) struct Texts {
 }
 
 impl FileChange<'_> {
+    /// The name in the older state.
+    pub(super) fn old_name(&self) -> &[u8] {
+        self.renamed.as_ref().map_or(&self.name, |renamed| &renamed.from)
+    }
+
     /// Whether there are two states with the same contents.
     pub(super) fn has_same_contents(&self) -> bool {
         matches!((self.old, self.new), (Some(old), Some(new)) if old.node == new.node)
@@ -146,6 +162,9 @@ pub(super) fn entries<'a>(
     while let Some(last) = waiting.pop() {
         create(last, false, options, &mut entries);
     }
+    if let Some(percent) = options.renames {
+        renames::find(&mut entries, percent, options);
+    }
     entries
 }
 
@@ -186,7 +205,12 @@ fn keep<'a>(
             .map(|text| Entry::Remark(Remark { text, name: name.clone() })),
     );
     if is_shown {
-        entries.push(Entry::File(FileChange { name, old: Some(old), new: Some(new) }));
+        entries.push(Entry::File(FileChange {
+            name,
+            old: Some(old),
+            new: Some(new),
+            renamed: None,
+        }));
     }
 }
 
@@ -238,7 +262,7 @@ fn part<'a>(
     let name = shown_name(&difference.path, is_dir(&state.node), options);
     let text = match &state.node {
         Node::File { .. } | Node::Symlink { .. } => {
-            entries.push(Entry::File(FileChange { name, old, new }));
+            entries.push(Entry::File(FileChange { name, old, new, renamed: None }));
             return;
         }
         Node::Directory { .. } if has_more => return,

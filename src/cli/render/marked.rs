@@ -108,7 +108,8 @@ pub fn renamed_lines(
     let [Entry::File(before), Entry::File(after)] = found.as_slice() else {
         return marked_lines(&pair, options, take);
     };
-    let change = FileChange { name: after.name.clone(), old: before.old, new: after.new };
+    let change =
+        FileChange { name: after.name.clone(), old: before.old, new: after.new, renamed: None };
     file(&change, Some(&before.name), options, take).map(drop)
 }
 

@@ -19,12 +19,14 @@ mod palette;
 mod patch;
 mod project;
 mod quote;
+mod renames;
 mod side_by_side;
 mod stat;
 mod summary;
 #[cfg(test)]
 mod test_support;
 mod titled;
+mod word_diff;
 mod words;
 
 use std::io;
@@ -46,6 +48,7 @@ pub use summary::{
     change_line, change_mark, change_word, session_changes, summary_line, summary_with_git,
     touched_part, tree_line,
 };
+pub use word_diff::write_word_diff;
 
 /// Why differences could not be written out.
 #[derive(Debug, thiserror::Error)]
@@ -82,6 +85,9 @@ pub struct DiffOptions<'a> {
     /// Whether a patch has the contents of binary files, as `git apply` takes them. Otherwise it
     /// names these files.
     pub binary: bool,
+    /// The similarity in percent from which a file that is gone and a new one are one renamed file;
+    /// `None`: no file is.
+    pub renames: Option<u64>,
 }
 
 impl<'a> DiffOptions<'a> {
@@ -96,6 +102,7 @@ impl<'a> DiffOptions<'a> {
             palette: Palette::plain(),
             escape: false,
             binary: false,
+            renames: None,
         }
     }
 }

@@ -23,7 +23,7 @@ use nono_engine::diff::Difference;
 use nono_engine::path_text::Shown;
 
 use super::binary::write_binary;
-use super::entries::{Contents, Entry, FileChange, Remark, Texts, entries, git_mode};
+use super::entries::{Contents, Entry, FileChange, Remark, Renamed, Texts, entries, git_mode};
 use super::lines::{LineDiff, extent, hunk_range};
 use super::palette::write_styled;
 use super::quote::{quoted, quoted_word};
@@ -151,19 +151,23 @@ impl Patch<'_> {
 
     fn header(&mut self, change: &FileChange<'_>) -> io::Result<()> {
         let style = self.options.palette.header;
-        let old_name = quoted_word("a/", &change.name);
+        let old_name = quoted_word("a/", change.old_name());
         let new_name = quoted_word("b/", &change.name);
         self.line(style, &[b"diff --git ", &*old_name, b" ", &new_name].concat())?;
         let mode = |state| format!("{:06o}", git_mode(state));
         match (change.old.map(mode), change.new.map(mode)) {
-            (None, Some(new)) => self.line(style, format!("new file mode {new}").as_bytes()),
-            (Some(old), None) => self.line(style, format!("deleted file mode {old}").as_bytes()),
+            (None, Some(new)) => self.line(style, format!("new file mode {new}").as_bytes())?,
+            (Some(old), None) => self.line(style, format!("deleted file mode {old}").as_bytes())?,
             (Some(old), Some(new)) if old != new => {
                 self.line(style, format!("old mode {old}").as_bytes())?;
-                self.line(style, format!("new mode {new}").as_bytes())
+                self.line(style, format!("new mode {new}").as_bytes())?;
             }
-            _ => Ok(()),
+            _ => {}
         }
+        let Some(Renamed { from, percent }) = &change.renamed else { return Ok(()) };
+        self.line(style, format!("similarity index {percent}%").as_bytes())?;
+        self.line(style, &[b"rename from ", &*quoted_word("", from)].concat())?;
+        self.line(style, &[b"rename to ", &*quoted_word("", &change.name)].concat())
     }
 
     fn hunks(&mut self, old: &[u8], new: &[u8]) -> io::Result<()> {
@@ -242,11 +246,12 @@ impl Patch<'_> {
 
 /// Both names as they stand in `---` and `+++` lines.
 fn names(change: &FileChange<'_>) -> (Vec<u8>, Vec<u8>) {
-    let name = |prefix, is_there| match is_there {
-        true => quoted(prefix, &change.name),
+    let name = |prefix, name, is_there| match is_there {
+        true => quoted(prefix, name),
         false => b"/dev/null".to_vec(),
     };
-    (name("a/", change.old.is_some()), name("b/", change.new.is_some()))
+    let old = name("a/", change.old_name(), change.old.is_some());
+    (old, name("b/", &change.name, change.new.is_some()))
 }
 
 /// Says that contents are not shown because of their size.

@@ -37,7 +37,12 @@ pub fn write_stat(
         rows.push(match entry {
             Entry::File(change) => {
                 file_count += 1;
-                (Shown::bytes(&change.name).to_string(), row(&change, options)?)
+                let name = Shown::bytes(&change.name);
+                let name = match &change.renamed {
+                    Some(renamed) => format!("{} => {name}", Shown::bytes(&renamed.from)),
+                    None => name.to_string(),
+                };
+                (name, row(&change, options)?)
             }
             Entry::Remark(remark) => {
                 (Shown::bytes(&remark.name).to_string(), Row::Words(remark.text))

@@ -58,6 +58,10 @@ fn write_title(
         change_word(change_type),
         Shown::bytes(&change.name)
     );
+    if let Some(renamed) = &change.renamed {
+        title =
+            format!("> renamed {} -> {}", Shown::bytes(&renamed.from), Shown::bytes(&change.name));
+    }
     if let (Some(old), Some(new)) = (change.old, change.new)
         && git_mode(old) != git_mode(new)
     {

@@ -53,7 +53,7 @@ pub(super) fn found_again(old: &[Vec<u8>], new: &[Vec<u8>]) -> Vec<Option<usize>
 
 /// How much of two texts is the same, in percent of the longer one: bytes of lines that both have,
 /// wherever they stand.
-pub(super) fn similarity(old: &[u8], new: &[u8]) -> u64 {
+pub fn similarity(old: &[u8], new: &[u8]) -> u64 {
     let mut count: HashMap<&[u8], usize> = HashMap::new();
     for line in old.split_inclusive(|byte| *byte == b'\n') {
         *count.entry(line).or_default() += 1;
