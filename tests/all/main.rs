@@ -21,6 +21,7 @@ mod conflict_question;
 mod containers;
 mod crash;
 mod damaged_sessions;
+mod databases;
 mod day;
 mod denials;
 mod difftool;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed, Ordering::Se
 use parking_lot::Mutex;
 use rayon::Scope;
 
+use super::database::take_pairs;
 use super::{CaptureError, Capturer, attributes};
 use crate::byte_path;
 use crate::manifest::{LeftOutTally, NotCapturedReason};
@@ -318,11 +319,26 @@ impl Capturer<'_> {
             let known = node.known.iter().map(|dir| dir.recorded(store, name, &path));
             known.max().unwrap_or(Recorded::No).max(self.recorded_before(node.root, &path))
         };
-        let judged = inside.judge(names, known, recorded);
+        let mut judged = inside.judge(names, known, recorded);
         let mut counted = self.leave_out_all(scope, node, judged.left_out, &judged.entries);
         self.count_passed_over(scope, node, judged.passed_over);
         let mut captured = Captured::default();
         let mut batch = Batch::default();
+        for pair in take_pairs(&mut judged.entries) {
+            let fits = |found: &FoundEntry| {
+                let path = byte_path::join(&node.relative, &found.name);
+                !self.is_denied(node.root, &path) && self.count_entry(dir, &found.name, &found.stat)
+            };
+            if fits(&pair.database) {
+                if fits(&pair.beside) {
+                    self.database(node, dir, cached.as_ref(), pair, &mut captured);
+                    continue;
+                }
+                self.tally.remove(&pair.database.stat);
+            }
+            // What does not fit is told as of any file.
+            judged.entries.extend([pair.database, pair.beside]);
+        }
         for found in judged.entries {
             let path = byte_path::join(&node.relative, &found.name);
             // A directory that is there for some of what is in it counts when it turns out to be.
@@ -390,7 +406,7 @@ impl Capturer<'_> {
 
     /// Whether the cache that knows a file of a directory can tell that its objects are in the
     /// store.
-    fn are_stored(&self, node: &PendingDir, known: &CachedFile) -> bool {
+    pub(super) fn are_stored(&self, node: &PendingDir, known: &CachedFile) -> bool {
         let (size, midstates) = (known.key.size(), known.midstates.name());
         self.is_stored(node, &known.hash, size)
             && midstates.is_none_or(|midstates| {

@@ -69,8 +69,20 @@ impl Capturer<'_> {
         root: usize,
         path: &[u8],
     ) -> Option<(TreeEntry, Option<CachedFile>)> {
+        self.read_as(self.try_read_file(dir, found), dir, found, root, path)
+    }
+
+    /// The same of a file that was read.
+    pub(super) fn read_as(
+        &self,
+        read: Result<ReadFile, ReadError>,
+        dir: &Dir,
+        found: &FoundEntry,
+        root: usize,
+        path: &[u8],
+    ) -> Option<(TreeEntry, Option<CachedFile>)> {
         let counted = found.stat.size;
-        let read = match self.try_read_file(dir, found) {
+        let read = match read {
             Ok(read) => read,
             Err(ReadError::Changed) => {
                 self.tally.remove(&found.stat);
@@ -111,7 +123,8 @@ impl Capturer<'_> {
                 return None;
             }
         };
-        let ReadFile { stat, hash, midstates, size, xattrs, new_bytes, is_stable } = read;
+        let ReadFile { stat, hash, midstates, size, xattrs, new_bytes, is_stable, .. } = read;
+        let is_growing = read.is_growing;
         self.tally.file_read(counted, size);
         if let Some(bytes) = new_bytes {
             self.object_written(bytes);
@@ -124,8 +137,10 @@ impl Capturer<'_> {
                 xattrs: xattrs.clone(),
             })
         } else {
-            let path = to_path(&self.absolute(root, path)).to_owned();
-            self.unstable.lock().push(path);
+            if !is_growing {
+                let path = to_path(&self.absolute(root, path)).to_owned();
+                self.unstable.lock().push(path);
+            }
             None
         };
         let entry = TreeEntry {
@@ -152,7 +167,12 @@ impl Capturer<'_> {
         tells
     }
 
-    fn try_read_file(&self, dir: &Dir, found: &FoundEntry) -> Result<ReadFile, ReadError> {
+    /// Reads a file into the store, again where it changes meanwhile.
+    pub(super) fn try_read_file(
+        &self,
+        dir: &Dir,
+        found: &FoundEntry,
+    ) -> Result<ReadFile, ReadError> {
         thread_local! {
             static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
         }
@@ -198,7 +218,17 @@ impl Capturer<'_> {
                 let new_bytes = is_new.then_some(new_bytes);
                 let midstates = self.store_midstates(midstates).map_err(ReadError::Store)?;
                 let stat = after;
-                return Ok(ReadFile { stat, hash, midstates, size, xattrs, new_bytes, is_stable });
+                let is_growing = false;
+                return Ok(ReadFile {
+                    stat,
+                    hash,
+                    midstates,
+                    size,
+                    xattrs,
+                    new_bytes,
+                    is_stable,
+                    is_growing,
+                });
             }
             attempt += 1;
             before = after;
@@ -274,7 +304,8 @@ impl Capturer<'_> {
     }
 }
 
-struct ReadFile {
+/// A file that was read.
+pub(super) struct ReadFile {
     stat: Stat,
     hash: ContentHash,
     midstates: MidstatesLink,
@@ -283,9 +314,12 @@ struct ReadFile {
     /// Bytes of contents that were not stored before.
     new_bytes: Option<u64>,
     is_stable: bool,
+    /// Whether its beginning is a state of its own: what came while it was read was added behind it.
+    pub(super) is_growing: bool,
 }
 
-enum ReadError {
+/// Why a file was not read.
+pub(super) enum ReadError {
     /// It is no longer a regular file.
     Changed,
     File(sys::Error),

@@ -6,6 +6,7 @@
 //! from the tracked path's descriptor by their relative path, beneath it and through no symlink, so
 //! the number of open files does not grow with the depth either.
 
+mod database;
 mod directory;
 mod file;
 mod left_out;
