@@ -242,15 +242,20 @@ pub(in crate::cli) fn remind(store: &StoreArgs, context: &Context) -> Vec<Recove
             RecoveryOutcome::TakenBack => "it was taken back",
             RecoveryOutcome::NotBegun => "it had changed nothing yet",
         };
+        let work = match report.is_merge {
+            true => format!("the merge of session {id}"),
+            false => format!("a restore of {id}/{}", report.snapshot),
+        };
         context.say(format_args!(
-            "a restore of {id}/{} was interrupted with no path half-way: {state}; what it had \
-             staged is removed",
-            report.snapshot
+            "{work} was interrupted with no path half-way: {state}; what it had staged is removed"
         ));
         warn_of_skipped(&report.skipped, context);
         if is_finished(&report) {
             report_lost(&report.lost, context);
-            finished.push(report);
+            // An undo after a complete merge means that merge.
+            if !report.is_merge {
+                finished.push(report);
+            }
         }
     }
     finished

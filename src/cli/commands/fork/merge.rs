@@ -1,7 +1,7 @@
 //! `nono fork merge`: what was done in a fork, merged into the project.
 //!
-//! The files merge three ways, with the state that the fork began with as the base. The commits
-//! arrive as branches. Both are the work of a session of the merge, so `nono undo` takes them back.
+//! The files merge three ways. The base is the state that the fork began with, with what earlier
+//! merges of the fork took. The commits arrive as branches. Both are the work of a session of the merge, so `nono undo` takes them back.
 //! With `--check`, the merged state is tried in a throw-away fork first.
 
 use std::ffi::OsString;
