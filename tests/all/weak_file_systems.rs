@@ -94,6 +94,40 @@ fn another_case_of_a_name_comes_back() {
 }
 
 #[test]
+fn a_copy_loses_no_name_that_is_another_one_there() {
+    let Some(exfat) = Exfat::mount() else { return };
+    let fixture = Fixture::new();
+    for (name, content) in [("a", "1"), ("A", "2"), ("d/x", "3"), ("D/x", "4"), ("D/y", "5")] {
+        fixture.write(name, content);
+    }
+    fixture.nono(&["snapshot", "-m", "base"]).success();
+    let to = exfat.mount.join("copy");
+    for force in [&[][..], &["--force"]] {
+        let words = [&["restore", "base", "--to", to.to_str().unwrap(), "--json"][..], force];
+        let report = fixture.nono(&words.concat()).fails(1, "").json();
+        let skipped = report["skipped"].as_array().unwrap().iter();
+        let of_other = |it: &&serde_json::Value| {
+            it["reason"].as_str().unwrap().contains("takes its name for another one")
+        };
+        let other: Vec<&Path> =
+            skipped.filter(of_other).map(|it| Path::new(it["path"].as_str().unwrap())).collect();
+        // One of each two is there, as it was recorded, and the other one is named.
+        let copied: Vec<String> = names(&to);
+        assert_eq!(copied.len(), 2, "{copied:?}");
+        for (one, two) in [("a", "A"), ("d", "D")] {
+            let (here, there) =
+                if copied.contains(&one.to_owned()) { (one, two) } else { (two, one) };
+            assert!(other.contains(&to.join(there).as_path()), "{there}: {report}");
+            let inside = if here.eq_ignore_ascii_case("d") { "/x" } else { "" };
+            let name = format!("{here}{inside}");
+            let expected = fs::read(fixture.project().join(&name)).unwrap();
+            assert_eq!(fs::read(to.join(&name)).unwrap(), expected, "{name}");
+        }
+        assert!(!to.join("d").join("y").exists() || copied.contains(&"D".to_owned()));
+    }
+}
+
+#[test]
 fn a_store_needs_symlinks_and_says_so_before_the_command() {
     let Some(exfat) = Exfat::mount() else { return };
     let fixture = Fixture::new();

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::RestoreError;
 use super::attributes::{self, Denied};
 use super::check_selection::{Present, at_another_time, check_selection, no_such_path};
+use super::folding::Folding;
 use super::make::make;
 use super::plan::Skipped;
 use super::privileges::{LEFT_OFF, without_privileges};
@@ -32,6 +33,7 @@ use crate::sys::{self, Dir, FileKind};
 
 const OUTSIDE: &str = "it was recorded outside of the directory that this copy stands for";
 const EXISTS: &str = "something is there already";
+const OTHER_NAME: &str = "this file system takes its name for another one that is there";
 const TRACKED: &str = "the session records this path, and a copy keeps nothing that it overwrites";
 
 /// The treatment of a copy.
@@ -147,6 +149,7 @@ struct CopyOut<'a> {
     buffer: Vec<u8>,
     /// A name that no other program uses.
     temporary: Vec<u8>,
+    folding: Folding,
 }
 
 impl SnapshotManager {
@@ -211,6 +214,7 @@ impl SnapshotManager {
             },
             buffer: Vec::new(),
             temporary: format!(".nono-copy-{}", hex::encode(&sys::random_bytes()?[..8])).into(),
+            folding: Folding::default(),
         };
         match self.copy_entries(manifest, root, &selected, base.as_deref(), &mut copy) {
             Ok(()) => copy.finish(),
@@ -356,6 +360,11 @@ impl CopyOut<'_> {
             end += component.len() + usize::from(index > 0);
             match dir.try_stat(component)? {
                 Some(stat) if stat.kind == FileKind::Directory => {
+                    let above = components[..index].join(&b'/');
+                    if self.folding.is_of_other(&dir, &above, component)? {
+                        self.skip(name, OTHER_NAME);
+                        return Ok(None);
+                    }
                     dir = Rc::new(dir.open_dir(component)?);
                     continue;
                 }
@@ -366,6 +375,7 @@ impl CopyOut<'_> {
                 None => {}
             }
             dir.make_dir(component, 0o700)?;
+            self.folding.made(&components[..index].join(&b'/'), component);
             let parent = Rc::clone(&dir);
             dir = Rc::new(parent.open_dir(component)?);
             // Directories above a tracked path are not part of the snapshot.
@@ -418,6 +428,10 @@ impl CopyOut<'_> {
         let above = &path[..path.len() - name.len() + parent.len()];
         let Some(dir) = self.directory(manifest, above, parent)? else { return Ok(()) };
         let is_taken = match dir.try_stat(last)? {
+            Some(_) if self.folding.is_of_other(&dir, parent, last)? => {
+                self.skip(name, OTHER_NAME);
+                return Ok(());
+            }
             Some(stat) if !self.overwrite || stat.kind == FileKind::Directory => {
                 self.skip(name, EXISTS);
                 return Ok(());
@@ -448,6 +462,7 @@ impl CopyOut<'_> {
             None => self.make(&dir, &temporary, path, state),
         };
         let placed = made.and_then(|denied| {
+            self.folding.learn(&dir, &temporary)?;
             if self.overwrite {
                 dir.rename(&temporary, &dir, last)?;
             } else {
@@ -469,6 +484,7 @@ impl CopyOut<'_> {
                 };
             }
         };
+        self.folding.made(parent, last);
         if let Some(group) = group {
             self.linked.entry(group).or_insert_with(|| (name.to_vec(), state.clone()));
         }

@@ -20,6 +20,7 @@ mod copy_plan;
 mod discard;
 mod error;
 mod extent;
+mod folding;
 mod full_disk;
 mod journal;
 mod make;
