@@ -113,10 +113,16 @@ impl Grants {
         }
         for path in &wanted.create {
             refuse_protected(path, &sys::real_or_future_path(path), &protected)?;
+            if sys::kind_of(path)?.is_none() {
+                sys::refuse_to_write_for_others(path)?;
+            }
             sys::create_private_dir(path)?;
         }
         for (path, text) in &wanted.create_files {
             refuse_protected(path, &sys::real_or_future_path(path), &protected)?;
+            if sys::kind_of(path)?.is_none() {
+                sys::refuse_to_write_for_others(path)?;
+            }
             sys::create_private_file(path, text.as_bytes())?;
         }
         let judge = |path: &PathBuf| judge(path, &protected);

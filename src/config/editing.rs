@@ -84,6 +84,7 @@ impl ConfigFile {
         else {
             return Err(ConfigError::invalid(Shown::path(&self.path).to_string(), "it is no file"));
         };
+        sys::refuse_to_write_for_others(&self.real_path)?;
         sys::create_private_dir(parent)?;
         let dir = Dir::open(parent)?;
         let name = name.as_encoded_bytes();

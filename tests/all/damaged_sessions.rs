@@ -178,7 +178,10 @@ fn root_leaves_nothing_in_the_store_of_another_user() {
     let store = Store::new();
     let (fixture, good) = (&store.fixture, store.good.as_str());
     let run = ["run", "--rollback", "--no-rollback-prompt", "--", "true"];
-    let writing: [&[&str]; 6] = [
+    let writing: [&[&str]; 9] = [
+        &["config", "set", "record", "true"],
+        &["agent", "install", "codex"],
+        &["remote", "add", "r", "/var/tmp/r", "--plaintext", "--no-check"],
         &["snapshot"],
         &run,
         &["undo", "--yes"],

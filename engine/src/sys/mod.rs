@@ -80,6 +80,20 @@ const OVERFLOW_UID: u32 = 65534;
 /// It belongs to another user and this process is root's. A directory that cannot be looked at is
 /// refused to no one.
 pub fn refuse_to_write_as_root(dir: &std::path::Path) -> Result<()> {
+    refuse_root_in(dir, "a store of root's: --root DIR")
+}
+
+/// Refuses root to write a file, or a directory, among those of another user: settings of programs
+/// in a home directory, for one. The nearest directory that is there decides.
+///
+/// # Errors
+/// As [`refuse_to_write_as_root`].
+pub fn refuse_to_write_for_others(path: &std::path::Path) -> Result<()> {
+    let above = path.ancestors().skip(1).find(|dir| kind_of(dir).is_ok_and(|kind| kind.is_some()));
+    above.map_or(Ok(()), |dir| refuse_root_in(dir, "a HOME of root's"))
+}
+
+fn refuse_root_in(dir: &std::path::Path, way: &str) -> Result<()> {
     if effective_uid() != 0 {
         return Ok(());
     }
@@ -91,7 +105,7 @@ pub fn refuse_to_write_as_root(dir: &std::path::Path) -> Result<()> {
     }
     let source = std::io::Error::other(format!(
         "it belongs to user {owner}, who could not read root's files; run this as that user \
-         (sudo -u '#{owner}'), or with a store of root's: --root DIR"
+         (sudo -u '#{owner}'), or with {way}"
     ));
     Err(Error { operation: "write as root in", path: dir.to_owned(), source })
 }

@@ -382,6 +382,7 @@ fn read(base: &Path, relative: &Path) -> Result<Option<Vec<u8>>, InstallError> {
 fn write(base: &Path, edit: &mut Edit, keeps_backup: bool) -> Result<(), InstallError> {
     let name = name_of(&edit.relative);
     let backup = [name, BACKUP.as_bytes()].concat();
+    sys::refuse_to_write_for_others(&base.join(&edit.relative))?;
     let Some(dir) = parent_of(base, &edit.relative, true)? else { return Ok(()) };
     if read(base, &edit.relative)? != edit.before {
         return Err(InstallError::Changed);

@@ -182,6 +182,7 @@ fn edit(context: &Context) -> Outcome {
     // Beside the file, so that a text that is kept is found again.
     let parent = file.real_path.parent().unwrap_or(Path::new("/"));
     let copy = parent.join(format!("config-edit-{}.toml", hex::encode(&sys::random_bytes()?[..4])));
+    sys::refuse_to_write_for_others(&copy)?;
     sys::create_private_file(&copy, before.as_bytes())?;
     let after = run_editor(&copy).and_then(|()| Ok(ConfigFile::text_of(&copy)?));
     let shown = Shown::path(&file.path);
