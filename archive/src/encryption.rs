@@ -316,6 +316,21 @@ pub(crate) fn decrypted(sealed: &[u8], identities: &Identities) -> Result<Vec<u8
     Ok(bytes)
 }
 
+/// Whether a text is a private key, which no message may repeat.
+pub fn is_private_key(text: &str) -> bool {
+    let text = text.trim_start();
+    ["AGE-SECRET-KEY", "AGE-PLUGIN-", "-----BEGIN"]
+        .iter()
+        .any(|begin| text.get(..begin.len()).is_some_and(|it| it.eq_ignore_ascii_case(begin)))
+}
+
+fn passphrase(text: &str) -> Result<SecretString, EncryptionError> {
+    match text.lines().next() {
+        Some(line) if !line.is_empty() => Ok(SecretString::from(line.to_owned())),
+        _ => Err(EncryptionError::NoPassphrase),
+    }
+}
+
 #[cfg(test)]
 pub(crate) use tests::work_count;
 
@@ -333,20 +348,5 @@ mod tests {
         let before = WORK.with(Cell::get);
         work();
         WORK.with(Cell::get) - before
-    }
-}
-
-/// Whether a text is a private key, which no message may repeat.
-pub fn is_private_key(text: &str) -> bool {
-    let text = text.trim_start();
-    ["AGE-SECRET-KEY", "AGE-PLUGIN-", "-----BEGIN"]
-        .iter()
-        .any(|begin| text.get(..begin.len()).is_some_and(|it| it.eq_ignore_ascii_case(begin)))
-}
-
-fn passphrase(text: &str) -> Result<SecretString, EncryptionError> {
-    match text.lines().next() {
-        Some(line) if !line.is_empty() => Ok(SecretString::from(line.to_owned())),
-        _ => Err(EncryptionError::NoPassphrase),
     }
 }

@@ -97,6 +97,7 @@ fn unusable(place: &Place, reason: &str) -> RemoteError {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods)]
 mod tests {
     use super::*;
     use crate::encryption::work_count;

@@ -289,7 +289,7 @@ mod tests {
             refs.insert(b"refs/heads/b".to_vec(), Some(object()));
             let (name, first) = empty().further_table(&refs).unwrap();
             assert!(name.starts_with(b"0x000000000007-0x000000000007-"), "{name:?}");
-            let stack = RefStack::read(&[first.clone()]).unwrap();
+            let stack = RefStack::read(std::slice::from_ref(&first)).unwrap();
             assert_eq!(stack.refs.len(), 2);
             assert_eq!(stack.refs.get(&b"refs/heads/a"[..]), Some(&object()));
             let (_, second) = stack.further_table(&one(Some(value.clone()))).unwrap();

@@ -135,8 +135,8 @@ impl ChangedPaths {
             }
         }
         work.gone_objects = self.gone_objects(git_dir, before, after)?;
-        let shown = |name: &Box<[u8]>| String::from_utf8_lossy(name).into_owned();
-        work.names = self.others.iter().map(shown).collect();
+        let shown = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+        work.names = self.others.iter().map(|name| shown(name)).collect();
         if self.names.contains(REFTABLE) {
             work.names.push(String::from_utf8_lossy(REFTABLE).into_owned());
         }

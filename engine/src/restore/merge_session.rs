@@ -80,8 +80,7 @@ impl SnapshotManager {
             expected: None,
             racy_from: None,
             threads: self.threads(),
-        })
-        .map_err(SnapshotError::from)?;
+        })?;
         let edits = edits_of(self.store(), &captured.merkle_root)?;
         let before = &latest.manifest;
         let root = apply(self.store(), &before.merkle_root, &edits, Vec::new())?;

@@ -18,8 +18,14 @@ pub(super) struct Mounts {
     path: Vec<u8>,
     /// Readable "with priority" after each change of the table.
     table: File,
-    /// Ids and places of those that concern the path.
-    concerning: Vec<(Box<[u8]>, Box<[u8]>)>,
+    concerning: Vec<Mounted>,
+}
+
+/// A mount that concerns the path.
+#[derive(Debug, PartialEq, Eq)]
+struct Mounted {
+    id: Box<[u8]>,
+    place: Box<[u8]>,
 }
 
 impl Mounts {
@@ -56,7 +62,7 @@ impl Mounts {
 
 /// The fifth column is where a mount lies, with blanks and backslashes as octal numbers. Nothing
 /// depends on their meaning but whether two paths are one in the other, so they are undone.
-fn concerning(path: &[u8]) -> Result<Vec<(Box<[u8]>, Box<[u8]>)>> {
+fn concerning(path: &[u8]) -> Result<Vec<Mounted>> {
     let text = sys::read_kernel_file(Path::new(TABLE), MAX_TABLE_BYTES)?;
     let mut found = Vec::new();
     for line in text.split(|byte| *byte == b'\n') {
@@ -64,7 +70,7 @@ fn concerning(path: &[u8]) -> Result<Vec<(Box<[u8]>, Box<[u8]>)>> {
         let (Some(id), Some(place)) = (columns.next(), columns.nth(3)) else { continue };
         let place = unescaped(place);
         if byte_path::is_in(&place, path) || byte_path::is_in(path, &place) {
-            found.push((id.into(), place.into()));
+            found.push(Mounted { id: id.into(), place: place.into() });
         }
     }
     Ok(found)

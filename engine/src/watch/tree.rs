@@ -547,4 +547,5 @@ impl NameWatch {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests make files")]
 mod tests;

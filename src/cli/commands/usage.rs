@@ -252,7 +252,7 @@ impl Report {
         for (name, help, value) in total {
             metrics.family(name, help).sample(None, value as f64);
         }
-        let of_projects: [(&str, &str, fn(&ProjectReport) -> f64); 4] = [
+        let of_projects: [OfProject; 4] = [
             ("nono_sessions", "Sessions of a project.", |it| it.sessions.len() as f64),
             ("nono_pinned_sessions", "Pinned sessions of a project.", |it| {
                 it.sessions.iter().filter(|session| session.pinned).count() as f64
@@ -279,6 +279,9 @@ impl Report {
         metrics
     }
 }
+
+/// A number of each project: the name of its family, its help, and its value.
+type OfProject = (&'static str, &'static str, fn(&ProjectReport) -> f64);
 
 /// A size, and what it is uncompressed where that is more.
 fn sizes(bytes: u64, plain: u64) -> String {

@@ -152,9 +152,9 @@ impl Repositories {
     }
 
     /// One line for each repository: `.git: 1 commit`, `.git: 2 files staged`, and `.git: git's own
-    /// files` where nothing is anybody's work.
+    /// files` where there is no work of a person.
     pub(super) fn lines(&self) -> Vec<String> {
-        let told = self.counts().into_iter().map(|(git_dir, _)| {
+        let told = self.counts().into_keys().map(|git_dir| {
             let line = self.line_of(git_dir);
             line.unwrap_or_else(|| format!("{}: only git's own files", self.shown(git_dir)))
         });
@@ -163,7 +163,7 @@ impl Repositories {
 
     /// As [`lines`](Self::lines), without the repositories in which git alone wrote.
     pub(super) fn lines_of_work(&self) -> Vec<String> {
-        self.counts().into_iter().filter_map(|(git_dir, _)| self.line_of(git_dir)).collect()
+        self.counts().into_keys().filter_map(|git_dir| self.line_of(git_dir)).collect()
     }
 
     /// The work in an outermost git directory: its own, or that of the first one in it.

@@ -441,7 +441,8 @@ fn a_later_merge_of_the_same_side_begins_where_the_first_one_ended() {
     // Work here on what came, and what came goes again.
     fixture.write("text", &text("a", ["1", "0", "0", "here"]));
     fs::remove_file(fixture.project().join("one")).unwrap();
-    let (again, report) = fixture.merge_after("20260101-000000-3", &[past.clone()], &second);
+    let (again, report) =
+        fixture.merge_after("20260101-000000-3", std::slice::from_ref(&past), &second);
     // What was left is named again, and what was taken is the common state.
     assert_eq!(fixture.conflicts(&report), ["both", "dir/kept"]);
     assert_eq!(fixture.read("text"), text("a", ["2", "0", "0", "here"]));

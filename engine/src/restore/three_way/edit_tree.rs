@@ -36,8 +36,9 @@ pub(in crate::restore) fn apply(
         let links = read_links(store, tree.links.as_ref())?;
         let joined: HashSet<&[u8]> = linked.iter().flatten().map(|path| &**path).collect();
         // Whatever a path is to be, it is linked to nothing else.
-        let stays = |path: &&Box<[u8]>| !edits.contains_key(&***path) && !joined.contains(&***path);
-        let group = |group: &Vec<Box<[u8]>>| group.iter().filter(stays).cloned().collect();
+        let stays = |path: &[u8]| !edits.contains_key(path) && !joined.contains(path);
+        let group =
+            |group: &Vec<Box<[u8]>>| group.iter().filter(|path| stays(path)).cloned().collect();
         let known: Vec<_> = links.groups().iter().map(group).collect();
         let groups = LinkGroups::new(known.into_iter().chain(linked.iter().cloned()).collect());
         tree.links = match groups.is_empty() {

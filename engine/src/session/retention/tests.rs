@@ -48,6 +48,7 @@ fn policy(days: Option<i64>, count: Option<u64>, bytes: Option<u64>) -> Retentio
         max_age: days.map(|days| SignedDuration::from_hours(24 * days)),
         max_sessions: count,
         max_storage_bytes: bytes,
+        keep: KeepRules::default(),
     }
 }
 
