@@ -1,6 +1,7 @@
 //! `nono ui` in a real browser: Debian's `chromium` and `chromium-driver`, by the protocol WebDriver.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -136,8 +137,9 @@ impl Drop for Browser {
     fn drop(&mut self) {
         if !self.session.is_empty() {
             let path = format!("/session/{}", self.session);
+            // The first line of the answer comes when the browser is closed.
             let _ = begin(self.port, "DELETE", &path, &[("Host", "127.0.0.1")], b"")
-                .map(|mut stream| std::io::copy(&mut stream, &mut std::io::sink()));
+                .map(|stream| BufReader::new(stream).read_line(&mut String::new()));
         }
         let _ = self.driver.kill();
         let _ = self.driver.wait();
