@@ -184,12 +184,12 @@ fn the_help_is_short_with_a_letter_and_long_with_a_word() {
     assert!(short.lines().count() <= 40 && short.lines().count() < long.lines().count());
     assert!(short.starts_with("Undo for AI agents"), "{short}");
     assert!(
-        short.contains("\nLook:        list, show, log, blame, grep, find, cat, umount\n"),
+        short.contains("\nLook:        ui, list, show, log, blame, grep, find, cat, umount\n"),
         "{short}"
     );
     let daily = short.split("Every day:\n").nth(1).unwrap();
     assert!(daily.starts_with("  run          Run a command"), "{short}");
-    assert!(long.contains("\nLook:\n  list  "), "{long}");
+    assert!(long.contains("\nLook:\n  ui  "), "{long}");
     // Without any word, it is the short one, and wrong usage.
     let bare = fixture.nono(&[]).fails(2, "Every day:");
     assert_eq!(bare.stderr.trim(), short.trim());

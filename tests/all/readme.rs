@@ -152,7 +152,7 @@ fn the_readme_is_short_and_begins_with_the_rescue() {
     let sections: Vec<_> = readme.lines().filter(|line| line.starts_with("## ")).collect();
     assert_eq!(sections[0], "## The rescue");
     let pictures = readme.lines().filter(|line| line.starts_with("![")).count();
-    assert_eq!(pictures, 2);
+    assert_eq!(pictures, 3);
     // The promise is one sentence.
     let promise = readme.split("\n\n").nth(1).unwrap();
     assert_eq!(promise.matches('.').count(), 1, "{promise}");
