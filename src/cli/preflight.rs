@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use super::context::Context;
 use super::offer::NONO;
 use super::render::byte_size;
+use nono_engine::counted::counted;
 use nono_engine::layout;
 use nono_engine::path_text::Shown;
 use nono_engine::progress::Amount;
@@ -52,10 +53,10 @@ pub(super) fn announce(request: &RecordRequest, context: &Context) -> Option<Amo
         let seconds = found.entries * SECONDS_PER_ENTRY + found.bytes * SECONDS_PER_BYTE;
         if seconds >= NOTICEABLE {
             context.say(format_args!(
-                "first recording of {}: about {} entries, {}, {seconds:.0} s or more; later ones \
+                "first recording of {}: about {}, {}, {seconds:.0} s or more; later ones \
                  read only what changed",
                 Shown::path(&root.path),
-                two_digits(found.entries),
+                counted(two_digits(found.entries), "entry", "entries"),
                 byte_size(found.bytes as u64),
             ));
         }

@@ -95,6 +95,12 @@ fn a_diff_after_a_snapshot_is_with_now_and_names_go_up() {
     command.current_dir(fixture.project().join("src/core"));
     let names = crate::fixture::finished(command.output().unwrap()).success();
     assert_eq!(names.stdout, "m1\n../web/m2\n");
+    // So it is where the snapshot is named, and after a restore of it.
+    let id = fixture.latest();
+    for named in [id.clone(), format!("{id}/0")] {
+        let names = fixture.nono(&["diff", &named, "--name-only"]).success();
+        assert_eq!(names.stdout, "src/core/m1\nsrc/web/m2\n");
+    }
     // With a second snapshot, it is between the two.
     fixture.nono(&["snapshot", "--session", "latest"]).success();
     fixture.write("src/core/m1", "1");

@@ -14,11 +14,14 @@ pub(crate) struct GitDirs<'a> {
     root: &'a RootTree,
     lookup: Lookup<'a>,
     known: HashMap<Vec<u8>, bool>,
+    /// The directory that was asked about last, and its git directory. Paths come in order, and
+    /// most of them have the directory of the one before.
+    last: Option<(Vec<u8>, Option<Vec<u8>>)>,
 }
 
 impl<'a> GitDirs<'a> {
     pub(crate) fn new(source: &'a dyn ObjectSource, root: &'a RootTree) -> Self {
-        Self { source, root, lookup: Lookup::new(source, root), known: HashMap::new() }
+        Self { source, root, lookup: Lookup::new(source, root), known: HashMap::new(), last: None }
     }
 
     /// Whether a directory is a git directory, or that of a branch that is tracked by itself.
@@ -58,12 +61,22 @@ impl<'a> GitDirs<'a> {
 
     /// The innermost git directory that the path is or lies in.
     pub(crate) fn of(&mut self, path: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        for dir in [path].into_iter().chain(byte_path::ancestors(path).rev()) {
+        if self.is_git_dir(path)? {
+            return Ok(Some(path.to_vec()));
+        }
+        let (above, _) = byte_path::split(path);
+        if let Some((_, found)) = self.last.as_ref().filter(|(known, _)| known == above) {
+            return Ok(found.clone());
+        }
+        let mut found = None;
+        for dir in byte_path::ancestors(path).rev() {
             if self.is_git_dir(dir)? {
-                return Ok(Some(dir.to_vec()));
+                found = Some(dir.to_vec());
+                break;
             }
         }
-        Ok(None)
+        self.last = Some((above.to_vec(), found.clone()));
+        Ok(found)
     }
 }
 

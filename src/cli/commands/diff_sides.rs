@@ -132,23 +132,25 @@ pub(super) enum State {
 }
 
 impl Sides {
-    /// The meaning of these names: none is the last session (with one snapshot, as long as it is
-    /// open: the snapshot and now), one session its baseline and its last
-    /// snapshot, `now` alone the last snapshot and now.
+    /// The meaning of these names: none is the last session, one session its baseline and its last
+    /// snapshot, `now` alone the last snapshot and now. An open session with one snapshot is
+    /// compared with now.
     pub(super) fn of(states: Vec<Named>, catalog: &Catalog) -> Result<Self, CliError> {
         let mut states = states.into_iter();
         let latest = || catalog.find_from(LATEST, Purpose::Looking);
         let (old, new) = match (states.next(), states.next()) {
             (None, _) => {
                 let session = latest()?;
-                let is_open =
-                    SessionStatus::of(&session, &session.metadata()?)? == SessionStatus::Open;
-                // A session that has one state so far is compared with the present.
-                if is_open && session.snapshot_numbers()?.len() == 1 {
-                    (State::first(&session)?, State::now(&session)?)
-                } else {
-                    return Self::of_session(&session);
+                match has_one_state(&session)? {
+                    true => (State::first(&session)?, State::now(&session)?),
+                    false => return Self::of_session(&session),
                 }
+            }
+            // Of a session that has one state so far, the other one is there now.
+            (Some(Named::Snapshot { session, is_step: false, .. }), None)
+                if has_one_state(&session)? =>
+            {
+                (State::first(&session)?, State::now(&session)?)
             }
             (Some(Named::Snapshot { session, number: None, .. }), None) => {
                 return Self::of_session(&session);
@@ -206,6 +208,14 @@ impl Sides {
         };
         Ok(Self { old, new: State::now(session)?, note: Some(note) })
     }
+}
+
+/// Whether a session of snapshots has one so far, beside those that restores took.
+fn has_one_state(session: &SessionDir) -> Result<bool, CliError> {
+    let is_open = SessionStatus::of(session, &session.metadata()?)? == SessionStatus::Open;
+    let first = session.first_number()?;
+    Ok(is_open
+        && matches!(State::last(session)?, State::Snapshot { manifest, .. } if manifest.number == first))
 }
 
 impl State {
