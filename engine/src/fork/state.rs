@@ -19,7 +19,7 @@ use super::store::{Fork, Lower};
 use crate::byte_path;
 use crate::diff::{self, Difference};
 use crate::manifest::{NotCaptured, NotCapturedReason, SnapshotManifest, Totals, TrackedRoot};
-use crate::object::{ContentHash, Hasher, LinkGroups, Node, RootEntry, RootTree};
+use crate::object::{ContentHash, LinkGroups, Node, RootEntry, RootTree};
 use crate::path_text::to_path;
 use crate::progress::Progress;
 use crate::snapshot::{
@@ -27,10 +27,9 @@ use crate::snapshot::{
     SnapshotManager, SnapshotRequest, StateSource, captured,
 };
 use crate::store::{
-    LocalStore, MemoryStore, ObjectSource, ObjectStore, OverlayStore, StoreError, read_links,
-    read_root_tree,
+    LocalStore, ObjectSource, ObjectStore, OverlayStore, StoreError, read_links, read_root_tree,
 };
-use crate::sys::{self, Dir, FileKind, FileTime};
+use crate::sys::{self, Dir, FileTime};
 
 /// The state of a fork, recorded nowhere. Contents that the store does not have are read from the
 /// layer, as long as they are what they were.
@@ -46,14 +45,16 @@ pub struct ForkState<'a> {
 
 /// The state of a fork by itself, for a mount: its trees in memory, and where its layer has the
 /// contents that the store lacks.
+#[cfg(feature = "mount")]
 #[derive(Debug)]
 pub(crate) struct LiveState {
-    trees: MemoryStore,
+    trees: crate::store::MemoryStore,
     files: HashMap<ContentHash, PathBuf>,
     merkle_root: ContentHash,
     begun: Timestamp,
 }
 
+#[cfg(feature = "mount")]
 impl LiveState {
     /// The root tree.
     pub(crate) fn merkle_root(&self) -> ContentHash {
@@ -178,8 +179,9 @@ impl Fork {
     }
 
     /// Differs when a layer was changed.
+    #[cfg(feature = "mount")]
     pub(crate) fn fingerprint(&self) -> Result<ContentHash, ForkError> {
-        let mut hasher = Hasher::new();
+        let mut hasher = crate::object::Hasher::new();
         for number in 0..self.document().layers.len() {
             let mut pending = vec![Dir::open(&self.upper_path(number))?];
             while let Some(dir) = pending.pop() {
@@ -197,7 +199,7 @@ impl Fork {
                 for listed in dir.names()? {
                     let Some(stat) = dir.try_stat(&listed.name)? else { continue };
                     add(&listed.name, &stat);
-                    if stat.kind == FileKind::Directory {
+                    if stat.kind == sys::FileKind::Directory {
                         // Removed meanwhile, or closed to its own user: a capture says so.
                         pending.extend(dir.open_dir(&listed.name).ok());
                     }
@@ -452,6 +454,7 @@ impl ForkState<'_> {
     }
 
     /// The state by itself.
+    #[cfg(feature = "mount")]
     pub(crate) fn into_live(self) -> LiveState {
         LiveState {
             trees: self.overlay.into_layer(),

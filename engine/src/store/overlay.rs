@@ -23,6 +23,7 @@ impl<'a> OverlayStore<'a> {
     }
 
     /// What the layer holds.
+    #[cfg(feature = "mount")]
     pub(crate) fn into_layer(self) -> MemoryStore {
         self.trees
     }
