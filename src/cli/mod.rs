@@ -54,6 +54,7 @@ mod scratch;
 mod sealing;
 mod shell_word;
 mod signals;
+mod snapshot_hooks;
 mod ssh_config;
 mod state_at;
 mod state_before;

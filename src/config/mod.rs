@@ -31,7 +31,9 @@ pub use editing::ConfigFile;
 pub use environment::{EnvironmentRules, apply_rules};
 pub use library::{FoundProfile, ProfileLibrary, ProfileSource};
 pub use place::{Surroundings, expand};
-pub use profile::{NetworkGrant, Profile, RollbackRules, expand_patterns};
+pub use profile::{
+    HookFailure, NetworkGrant, Profile, RollbackRules, SnapshotHooks, expand_patterns,
+};
 pub use remotes::{NamedRemote, RemoteEncryption, is_remote_name, remote, remotes};
 pub use settings::{FlagSettings, KeepFlags, Origin, Setting, Settings, Sourced, zero_means};
 

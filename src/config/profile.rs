@@ -44,6 +44,63 @@ pub struct Profile {
     pub env: EnvironmentRules,
     /// The rules of the recording.
     pub rollback: RollbackRules,
+    /// The commands around the snapshots of a run.
+    #[serde(skip_serializing_if = "SnapshotHooks::is_empty")]
+    pub hooks: SnapshotHooks,
+}
+
+/// Commands around the first and the last snapshot of a run. They run outside of the walls.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SnapshotHooks {
+    /// The words of the command before; none is no command.
+    pub before_snapshot: Vec<String>,
+    /// The words of the command after.
+    pub after_snapshot: Vec<String>,
+    /// Longest time of each command, in seconds.
+    pub timeout_seconds: u64,
+    /// The effect of a failure before the first snapshot.
+    pub on_failure: HookFailure,
+}
+
+/// The effect of a failed command before a snapshot.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HookFailure {
+    /// It is said, and the snapshot is taken.
+    #[default]
+    Warn,
+    /// The run does not begin. The last snapshot is taken in any case.
+    Stop,
+}
+
+/// The time limit of a command without a word about it, in seconds.
+const HOOK_TIMEOUT_SECONDS: u64 = 30;
+
+impl Default for SnapshotHooks {
+    fn default() -> Self {
+        Self {
+            before_snapshot: Vec::new(),
+            after_snapshot: Vec::new(),
+            timeout_seconds: HOOK_TIMEOUT_SECONDS,
+            on_failure: HookFailure::default(),
+        }
+    }
+}
+
+impl SnapshotHooks {
+    /// Whether there is no command.
+    pub fn is_empty(&self) -> bool {
+        self.before_snapshot.is_empty() && self.after_snapshot.is_empty()
+    }
+
+    /// A command of the extended profile stays unless there is another one.
+    fn extend(&mut self, table: HooksTable) {
+        let HooksTable { before_snapshot, after_snapshot, timeout_seconds, on_failure } = table;
+        self.before_snapshot = before_snapshot.unwrap_or(std::mem::take(&mut self.before_snapshot));
+        self.after_snapshot = after_snapshot.unwrap_or(std::mem::take(&mut self.after_snapshot));
+        self.timeout_seconds = timeout_seconds.unwrap_or(self.timeout_seconds);
+        self.on_failure = on_failure.unwrap_or(self.on_failure);
+    }
 }
 
 /// The exclusions of a recording, and their exceptions.
@@ -86,6 +143,17 @@ strict_table! {
         network: NetworkGrant,
         env: EnvironmentTable,
         rollback | undo: RollbackTable,
+        hooks: HooksTable,
+    }
+}
+
+strict_table! {
+    /// The table `hooks`.
+    pub(super) struct HooksTable {
+        before_snapshot: Vec<String>,
+        after_snapshot: Vec<String>,
+        timeout_seconds: u64,
+        on_failure: HookFailure,
     }
 }
 
@@ -122,6 +190,7 @@ impl Profile {
             network,
             env,
             rollback,
+            hooks,
         } = table;
         self.description = description.unwrap_or_default();
         append(&mut self.allow, allow);
@@ -136,6 +205,7 @@ impl Profile {
         }
         self.env.extend(env.unwrap_or_default());
         self.rollback.extend(rollback.unwrap_or_default());
+        self.hooks.extend(hooks.unwrap_or_default());
     }
 
     /// Checks what can be checked without a look at the disk.

@@ -101,3 +101,74 @@ fn a_database_with_a_rollback_journal_comes_back_as_it_was_at_one_moment() {
     // Each transaction writes the database itself: it has to rest now and then.
     every_state_is_whole("DELETE", "0.5");
 }
+
+/// A profile of the user with hooks.
+fn with_hooks(fixture: &Fixture, hooks: &str) {
+    let profiles = fixture.path("home/.config/nono/profiles");
+    fs::create_dir_all(&profiles).unwrap();
+    let text = format!("extends = \"generic\"\n\n[hooks]\n{hooks}\n");
+    fs::write(profiles.join("server.toml"), text).unwrap();
+}
+
+/// A hook that writes a word into a file beside the project, after another command.
+fn noting(fixture: &Fixture, name: &str, word: &str, first: &str) -> String {
+    let log = fixture.path("log");
+    format!("{name} = [\"sh\", \"-c\", \"echo {word} >> {}; {first}\"]", log.display())
+}
+
+const RUN: [&str; 6] = ["run", "--rollback", "--profile", "server", "--", "touch"];
+
+#[test]
+fn hooks_run_around_both_snapshots_and_their_files_are_recorded() {
+    let fixture = Fixture::new();
+    fixture.write("file", "one");
+    let hooks = [
+        noting(&fixture, "before_snapshot", "before", "date +%s%N > dump"),
+        noting(&fixture, "after_snapshot", "after", "rm dump"),
+    ];
+    with_hooks(&fixture, &hooks.join("\n"));
+    fixture.nono(&[&RUN[..], &["made"]].concat()).success();
+    let log = fs::read_to_string(fixture.path("log")).unwrap();
+    assert_eq!(log, "before\nafter\nbefore\nafter\n");
+    let id = fixture.latest();
+    let dump =
+        |number: u64| fixture.nono(&["cat", &format!("{id}/{number}"), "dump"]).success().stdout;
+    assert_ne!(dump(0), dump(1), "each snapshot has its own");
+    assert!(!fixture.project().join("dump").exists());
+}
+
+#[test]
+fn a_hook_that_fails_or_hangs_is_said_and_stops_a_run_only_if_that_is_wanted() {
+    let fixture = Fixture::new();
+    fixture.write("file", "one");
+    let after = noting(&fixture, "after_snapshot", "after", "true");
+    let count = || fs::read_to_string(fixture.path("log")).unwrap_or_default().lines().count();
+    let failing = noting(&fixture, "before_snapshot", "before", "exit 3");
+    with_hooks(&fixture, &[failing.as_str(), &after].join("\n"));
+    let run = fixture.nono(&[&RUN[..], &["made"]].concat()).success();
+    assert!(run.stderr.contains("before_snapshot (sh) failed: exit status: 3"), "{}", run.stderr);
+    assert_eq!(count(), 4);
+    with_hooks(&fixture, &[failing.as_str(), &after, "on_failure = \"stop\""].join("\n"));
+    fixture.nono(&[&RUN[..], &["other"]].concat()).fails(1, "before_snapshot (sh) failed");
+    assert!(!fixture.project().join("other").exists(), "the command did not begin");
+    assert_eq!(count(), 6, "what the first one holds is let go");
+    let hanging = "before_snapshot = [\"sh\", \"-c\", \"sleep 1000 & wait\"]\ntimeout_seconds = 1";
+    with_hooks(&fixture, hanging);
+    let run = fixture.nono(&[&RUN[..], &["other"]].concat()).success();
+    assert!(run.stderr.contains("took longer than 1 s"), "{}", run.stderr);
+    assert!(fixture.project().join("other").exists());
+    with_hooks(&fixture, "before_snapshot = [\"no-such-program\"]");
+    let run = fixture.nono(&[&RUN[..], &["other"]].concat()).success();
+    assert!(run.stderr.contains("cannot be started"), "{}", run.stderr);
+}
+
+#[test]
+fn hooks_of_a_file_that_a_command_could_have_written_do_not_count() {
+    let fixture = Fixture::new();
+    fixture.write("file", "one");
+    let hook = noting(&fixture, "before_snapshot", "before", "true");
+    fixture.write("mine.toml", format!("extends = \"generic\"\n[hooks]\n{hook}\n"));
+    let run = ["run", "--rollback", "--profile", "./mine.toml", "--", "true"];
+    fixture.nono(&run).fails(2, "has hooks, which do not count there");
+    assert!(!fixture.path("log").exists());
+}

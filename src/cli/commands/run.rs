@@ -27,7 +27,7 @@ use crate::cli::supervise::{
     CommandSignals, Ended, Leftover, QUIET_TIMEOUT, supervise, wait_for_quiet,
 };
 use crate::cli::{Outcome, commands, signals};
-use crate::config::{Profile, ProfileLibrary, Settings, apply_rules};
+use crate::config::{FoundProfile, Profile, ProfileLibrary, ProfileSource, Settings, apply_rules};
 use nono_engine::counted::counted;
 use nono_engine::path_text::Shown;
 use nono_engine::session::{Catalog, Recording};
@@ -156,6 +156,16 @@ fn run_reported(
     let profile = profile.map(|name| ProfileLibrary::new(&surroundings).find(name)).transpose()?;
     let grants =
         Grants::of(&args.grants, is_recorded, profile.as_ref(), &catalog, &args.command, context)?;
+    if let Some(FoundProfile { source: ProfileSource::File(path), profile, .. }) = &profile
+        && !profile.hooks.is_empty()
+    {
+        // A recorded command may have written the file, and these commands run outside of the walls.
+        return Err(CliError::usage(format!(
+            "{} has hooks, which do not count there",
+            Shown::path(path)
+        ))
+        .with_hint("put the profile into the directory of the configuration (nono profile list)"));
+    }
     let profile = profile.map(|found| found.profile);
     let tracked = if is_recorded { grants.tracked.as_slice() } else { &[] };
     *file = args.report.open(tracked, catalog.root())?;

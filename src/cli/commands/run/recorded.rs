@@ -21,10 +21,11 @@ use crate::cli::render::{Palette, touched_part};
 use crate::cli::repositories::{Repositories, Told};
 use crate::cli::restoring::{Ways, ways};
 use crate::cli::run_later::RunLater;
+use crate::cli::snapshot_hooks::Hooks;
 use crate::cli::supervise::{CommandSignals, Ended};
 use crate::cli::unrecorded_changes::Unrecorded;
 use crate::cli::{Outcome, retention, signals, state_before, timeline};
-use crate::config::Settings;
+use crate::config::{Settings, SnapshotHooks};
 use nono_engine::counted::counted;
 use nono_engine::diff::{ChangeSummary, Comparison};
 use nono_engine::progress::Progress;
@@ -34,7 +35,12 @@ use nono_engine::store::ObjectSource;
 
 pub(super) fn run(job: &Job<'_>, catalog: &Catalog, settings: &Settings) -> Outcome {
     let context = job.context;
-    let (recording, began) = begin(job, catalog, settings)?;
+    let none = SnapshotHooks::default();
+    let hooks = Hooks {
+        hooks: job.profile.map_or(&none, |profile| &profile.hooks),
+        directory: job.grants.tracked.first().cloned(),
+    };
+    let (recording, began) = hooks.around(true, context, || begin(job, catalog, settings))?;
     let id = recording.session_id();
     report_left_out(recording.baseline(), &id, Some(catalog), context);
     let together = Together::begin(catalog, &recording, began, context);
@@ -53,7 +59,7 @@ pub(super) fn run(job: &Job<'_>, catalog: &Catalog, settings: &Settings) -> Outc
         put_back(&modes, catalog.root(), context);
     }
     let (session, before) = (recording.manager().session().clone(), recording.baseline().clone());
-    let finished = finish(recording, &ended, context);
+    let finished = hooks.around(false, context, || finish(recording, &ended, context));
     let ran = Ran { session: &session, id: &id, before: &before };
     match (&ended, &finished) {
         (Ok(_), Ok(recorded)) => {
