@@ -45,7 +45,6 @@ fn now() -> Timestamp {
 
 fn policy(days: Option<i64>, count: Option<u64>, bytes: Option<u64>) -> RetentionPolicy {
     RetentionPolicy {
-        keep: KeepRules::default(),
         max_age: days.map(|days| SignedDuration::from_hours(24 * days)),
         max_sessions: count,
         max_storage_bytes: bytes,
