@@ -40,7 +40,7 @@ pub(crate) const SNAPSHOTS: &str = "snapshots";
 pub(crate) const RESTORE_JOURNAL: &str = "restore.journal";
 /// The journal of a restore of a container, in its session.
 pub const CONTAINER_RESTORE_JOURNAL: &str = "container-restore.journal";
-/// Of a session: a line for each stored archive.
+/// The pushes of a session: a line for each stored archive.
 pub(crate) const PUSHES: &str = "pushes.jsonl";
 /// The lock of a session's supervisor.
 pub(crate) const RUNNING: &str = ".running";

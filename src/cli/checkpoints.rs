@@ -49,7 +49,7 @@ enum Request {
     NamedCheckpoint {
         label: String,
     },
-    Event(SpooledEvent),
+    Event(Box<SpooledEvent>),
     /// A call of a tool of `nono mcp`.
     #[cfg(feature = "mcp")]
     Tool {
@@ -432,7 +432,7 @@ pub(super) fn tell(socket: &Path, event: &SpooledEvent) -> io::Result<Option<Str
     stream.set_nonblocking(true)?;
     let (_never, stopped) = UnixStream::pair()?;
     let mut peer = Patient { stream: &stream, stopped: &stopped, deadline };
-    let mut request = serde_json::to_vec(&Request::Event(event.clone()))?;
+    let mut request = serde_json::to_vec(&Request::Event(Box::new(event.clone())))?;
     request.push(b'\n');
     peer.write_all(&request)?;
     let mut line = String::new();

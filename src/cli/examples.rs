@@ -218,6 +218,13 @@ const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
         ],
     ),
     (
+        "fork list",
+        [
+            ("nono fork list", "all forks, as `nono forks`"),
+            ("nono fork list --json", "for a program"),
+        ],
+    ),
+    (
         "forks",
         [
             ("nono forks", "all forks, and where they collide"),

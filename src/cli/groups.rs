@@ -28,12 +28,11 @@ pub(super) const GROUPS: &[Group] = &[
     Group {
         title: "Look",
         commands: &[
-            "ui", "list", "show", "log", "blame", "grep", "find", "cat", "difftool", "events",
-            "umount",
+            "ui", "list", "show", "log", "blame", "grep", "find", "cat", "difftool", "umount",
         ],
     },
     Group { title: "Take back", commands: &["review", "resume"] },
-    Group { title: "Record", commands: &["snapshot", "watch", "pin", "unpin"] },
+    Group { title: "Record", commands: &["snapshot", "watch", "events", "pin", "unpin"] },
     Group { title: "Agents", commands: &["agent", "mcp", "hook"] },
     Group { title: "Forks", commands: &["fork", "forks", "try", "bisect"] },
     Group { title: "Clean", commands: &["cleanup", "usage", "verify"] },

@@ -9,7 +9,6 @@ mod after_run;
 mod agent_grants;
 mod args;
 mod argument;
-#[cfg(feature = "mount")]
 mod background;
 mod checkpoints;
 mod commands;

@@ -838,7 +838,7 @@ fn a_bisect_that_is_told_to_end_or_killed_leaves_no_fork_and_no_session() {
                 assert!(kill().unwrap().success());
             }
             assert!(!child.wait().unwrap().success());
-            // What a kill left goes as soon as its last process has ended.
+            // The rest after a kill goes as soon as its last process has ended.
             eventually("no fork is left", || {
                 fixture.nono(&["forks", "--json"]).success().stdout == "[]\n"
             });
@@ -1035,7 +1035,7 @@ fn a_mount_shows_forks_as_they_are_now() {
         assert_eq!(seen.stdout, "1\n1\nadir\nedited\nkept\nlink\nlong\nmoved\nedited\n");
         let same = shell(&format!("cmp -n 3000000 {one}/long /dev/zero && echo same"));
         assert_eq!(same.stdout, "same\n");
-        // What both have, and what none has changed, is one inode.
+        // An entry that both have, and that none has changed, is one inode.
         let differ = shell(&format!("diff -rq --no-dereference {one} {two}"));
         assert_eq!(differ.stdout.lines().count(), 2, "{}", differ.stdout);
         let inode = |path: &str| shell(&format!("stat -c %i {path}")).stdout;

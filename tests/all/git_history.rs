@@ -1039,7 +1039,7 @@ fn the_work_in_a_repository_is_told_in_words_wherever_it_is_told() {
     let kept = different_now(&repository);
     assert!(kept.contains(".git: 1 commit") && !kept.contains("changes"), "{kept}");
     fixture.nono(&["redo"]).success();
-    // What a mere look writes.
+    // The writes of a mere look.
     fixture.nono(&["undo", "--yes"]).success();
     let mut status = Command::new("git");
     status.args(["status"]).current_dir(fixture.project()).env("HOME", fixture.path("home"));

@@ -184,7 +184,9 @@ fn the_help_is_short_with_a_letter_and_long_with_a_word() {
     assert!(short.lines().count() <= 40 && short.lines().count() < long.lines().count());
     assert!(short.starts_with("Undo for AI agents"), "{short}");
     assert!(
-        short.contains("\nLook:        ui, list, show, log, blame, grep, find, cat, umount\n"),
+        short.contains(
+            "\nLook:        ui, list, show, log, blame, grep, find, cat, difftool, umount\n"
+        ),
         "{short}"
     );
     let daily = short.split("Every day:\n").nth(1).unwrap();

@@ -1,4 +1,4 @@
-//! What an agent is told of an undo: once, at its next prompt, in its client's own form.
+//! An agent learns of an undo once, at its next prompt, in its client's own form.
 
 use std::fs;
 
@@ -69,7 +69,7 @@ fn a_restore_names_files_and_never_contents_and_files_that_changed_again_are_lef
     let id = fixture.latest();
     fixture.nono(&["restore", &format!("{id}/1"), "--yes"]).success();
     fixture.nono(&["restore", &format!("{id}/0"), "README.md", "--yes", "--force"]).success();
-    // This one is again as nobody brought it back.
+    // No restore brought this one back.
     fixture.write("src/a.c", "int other, and longer;\n");
     let text = told(&agent, "UserPromptSubmit").unwrap();
     assert!(

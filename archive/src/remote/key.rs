@@ -7,7 +7,7 @@
 //!
 //! The file is an identity file of `age`, which opens such archives without nono:
 //! `age -d -i key/remote.age ARCHIVE`. The public half of the key stands nowhere, so as with a
-//! passphrase, nobody else can write an archive that opens. Of two first pushers at once, the
+//! passphrase, no other writer makes an archive that opens. Of two first pushers at once, the
 //! second finds the name taken and takes that key.
 
 use std::io::Read;

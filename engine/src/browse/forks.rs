@@ -156,7 +156,7 @@ impl StoreTree {
         Ok(vec![Entry { name: name.into_bytes().into(), node }])
     }
 
-    /// What is at `prefix` of a fork, a directory above its tracked paths or the top.
+    /// The entry at `prefix` of a fork, a directory above its tracked paths or the top.
     pub(super) fn list_fork(
         &self,
         session: &SessionKey,

@@ -59,7 +59,7 @@ pub enum Fact {
     SessionEnded {
         /// Exit code of its command.
         exit_code: Option<i32>,
-        /// What it changed; none where that is not known.
+        /// Its changes; none where these are not known.
         changes: Option<ChangeSummary>,
     },
     /// The supervisor of a run died before the last state was recorded.
@@ -82,7 +82,7 @@ pub enum Fact {
     Step {
         /// Number of the step and of its snapshot.
         number: u64,
-        /// What it holds.
+        /// Its contents.
         kind: StepKind,
         /// The client that made the call.
         agent: String,
@@ -97,7 +97,7 @@ pub enum Fact {
         /// Whether the client says that the call failed.
         #[serde(default, skip_serializing_if = "is_false")]
         failed: bool,
-        /// What changed since the snapshot before.
+        /// The changes since the snapshot before.
         changes: Option<ChangeSummary>,
     },
     /// A snapshot was taken out of its session.
@@ -125,7 +125,7 @@ pub enum Fact {
     Merge {
         /// Name of the fork.
         fork: String,
-        /// What the merge changed.
+        /// The changes of the merge.
         changes: Option<ChangeSummary>,
     },
     /// The archive of a snapshot was stored at a remote.

@@ -114,7 +114,7 @@ impl EventLog {
         let index = Dir::open(&self.index)?;
         let (file, mut read, mut events) = self.catch_up(&index)?;
         let found = look(&read.seen);
-        // What could be read stays known, whatever the look met.
+        // The facts that could be read stay known, whatever the look met.
         let found = match found {
             Ok(found) => found,
             Err(error) => {

@@ -24,7 +24,7 @@ const OF_SESSION: &[&[u8]] = &[
     layout::QUARANTINE.as_bytes(),
     layout::RUNNING.as_bytes(),
 ];
-/// Those in the directory of objects.
+/// The entries in the directory of objects.
 const OF_OBJECTS: &[&[u8]] = &[layout::QUARANTINE.as_bytes()];
 /// Every name counts.
 const ALL: &[&[u8]] = &[];

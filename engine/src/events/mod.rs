@@ -12,7 +12,7 @@
 //! - A wait ends by a note of the kernel (inotify), never by the clock alone. Each directory is
 //!   watched before it is read, so nothing falls between a look and a wait.
 //!
-//! What came and went between two looks is not seen: a session that was removed unseen.
+//! A session that came and went between two looks is not seen.
 
 mod fact;
 mod log;

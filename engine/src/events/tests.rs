@@ -171,7 +171,7 @@ fn a_wait_ends_with_a_new_fact_a_closed_reader_or_its_limit() {
         facts
     });
     assert_eq!(facts, store.all());
-    // What is left of the kernel's notes.
+    // The rest of the kernel's notes.
     while stream.wait(Some(soon), None).unwrap() == Waited::Changed {
         assert!(stream.batch().unwrap().is_empty());
     }

@@ -47,8 +47,8 @@ pub enum StepKind {
     /// A change that a watcher saw while nothing recorded was at work: of the user, or of another
     /// program.
     Watched,
-    /// What a watcher found after a command, an agent or a restore, whose own sessions have it. An
-    /// edit that came between may be in it as well.
+    /// Changes that a watcher found after a command, an agent or a restore, whose own sessions have
+    /// them. An edit that came between may be among them.
     Elsewhere,
 }
 

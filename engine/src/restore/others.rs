@@ -249,7 +249,7 @@ impl Touched {
 struct Rival {
     id: String,
     metadata: SessionMetadata,
-    /// What its command or its agent did.
+    /// The changes of its command or its agent.
     work: Option<Work>,
     /// The restores of its snapshots.
     restores: Vec<Restored>,
@@ -364,7 +364,7 @@ impl Rival {
         Ok(did_something.then(|| Self { id: other.id(), metadata, work, restores }))
     }
 
-    /// What it may have changed as well.
+    /// The paths that it may have changed as well.
     fn touched(
         &self,
         work: &Work,

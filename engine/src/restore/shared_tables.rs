@@ -2,7 +2,7 @@
 //!
 //! The session records them whole, because the branch of its work tree has no file of its own. But
 //! nothing else in them is of this work tree: another branch, a tag or the stash may be the work of
-//! somebody elsewhere in the repository, at the same time. So a restore sets the recorded branch
+//! another user of the repository, at the same time. So a restore sets the recorded branch
 //! with one more table, and leaves every other ref as it is now. The same holds where the refs are
 //! files: there the branch alone is recorded.
 //!
@@ -32,7 +32,7 @@ const WORK_TREES: &[u8] = b"worktrees";
 /// Shared tables that a plan changes.
 pub(super) struct SharedTables {
     dir: Vec<u8>,
-    /// What the recorded branches become, where they are something else now.
+    /// The new values of the recorded branches, where they are something else now.
     wanted: BTreeMap<Vec<u8>, Option<RefValue>>,
     /// The refs of now.
     now: RefStack,
@@ -43,7 +43,7 @@ pub(super) struct SharedTables {
 }
 
 impl SharedTables {
-    /// Those of a plan. Where a table cannot be understood, the tables are files like others.
+    /// The shared tables of a plan. Where a table cannot be understood, the tables are files like others.
     pub(super) fn of(
         source: &dyn ObjectSource,
         chain: &[LoadedManifest],

@@ -80,7 +80,7 @@ pub struct SessionSummary {
     /// The maker of the session.
     #[serde(skip)]
     pub origin: SessionOrigin,
-    /// Of the merge of a fork, whether its state landed.
+    /// Whether the state of a fork's merge landed.
     #[serde(skip)]
     pub has_landed: Option<bool>,
     /// The name of the fork that begins from it.

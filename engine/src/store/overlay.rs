@@ -22,7 +22,7 @@ impl<'a> OverlayStore<'a> {
         Self { base, trees: MemoryStore::new() }
     }
 
-    /// What the layer holds.
+    /// The entries of the layer.
     #[cfg(feature = "mount")]
     pub(crate) fn into_layer(self) -> MemoryStore {
         self.trees

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-/// So many directories are noted; with more, only a whole walk answers an older question.
+/// Maximum number of directories that are noted. With more, only a whole walk answers an older
+/// question.
 const MAX_NOTED: usize = 1 << 16;
 
 /// The last changes of a directory, by their numbers.

@@ -146,7 +146,7 @@ impl Sides {
                     false => return Self::of_session(&session),
                 }
             }
-            // Of a session that has one state so far, the other one is there now.
+            // A session with one state so far is compared with now.
             (Some(Named::Snapshot { session, is_step: false, .. }), None)
                 if has_one_state(&session)? =>
             {

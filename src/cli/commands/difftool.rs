@@ -274,7 +274,7 @@ fn read(source: &dyn ObjectSource, state: Option<&EntryState>) -> Result<Vec<u8>
     }
 }
 
-/// Writes a file that nobody changes by mistake, with the directories above it.
+/// Writes a file that no editor changes by mistake, with the directories above it.
 fn write(path: &Path, bytes: &[u8]) -> Result<(), CliError> {
     let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
     sys::create_private_dir(above)?;

@@ -86,7 +86,7 @@ pub(in crate::cli) fn run(args: &HookArgs, store: &StoreArgs) -> Outcome {
     Ok(0)
 }
 
-/// What a hook says.
+/// The text of a hook.
 #[derive(Debug, Default)]
 struct Said {
     /// To the person.

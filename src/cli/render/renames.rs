@@ -107,7 +107,7 @@ fn similar_contents(
             for Side { hash, bytes, .. } in [old, new] {
                 texts.entry(*hash).or_insert_with(|| options.store.read(hash, *bytes).ok());
             }
-            // What cannot be read is named where it is shown.
+            // An unreadable file is named where it is shown.
             let (Some(Some(a)), Some(Some(b))) = (texts.get(&old.hash), texts.get(&new.hash))
             else {
                 continue;

@@ -443,7 +443,7 @@ fn a_later_merge_of_the_same_side_begins_where_the_first_one_ended() {
     fs::remove_file(fixture.project().join("one")).unwrap();
     let (again, report) =
         fixture.merge_after("20260101-000000-3", std::slice::from_ref(&past), &second);
-    // What was left is named again, and what was taken is the common state.
+    // The changes that were left are named again; those that were taken are the common state.
     assert_eq!(fixture.conflicts(&report), ["both", "dir/kept"]);
     assert_eq!(fixture.read("text"), text("a", ["2", "0", "0", "here"]));
     assert_eq!(fixture.read("two"), "2\n");
@@ -740,7 +740,7 @@ fn with_all_files(project: &Path) {
     }
 }
 
-/// What three states say about each file, or a named conflict. The paths that were named.
+/// The merge of three states for each file, or a named conflict. The paths that were named.
 fn check_against_model(
     fixture: &Fixture,
     [base, theirs, ours]: [&State; 3],

@@ -71,7 +71,7 @@ pub(super) struct DoubleRename {
     pub(super) pairs: Vec<Vec<u8>>,
 }
 
-/// What both sides gave another name, by the changes of the other side and the names here. A
+/// Entries that both sides gave another name, by the changes of the other side and the names here. A
 /// directory is one where it is gone on both sides, and a file of it went to a new directory on each side.
 pub(super) fn doubles(
     changes: &[Change],

@@ -336,7 +336,7 @@ impl Capturer<'_> {
                 }
                 self.tally.remove(&pair.database.stat);
             }
-            // What does not fit is told as of any file.
+            // Lines that do not fit are told as of any file.
             judged.entries.extend([pair.database, pair.beside]);
         }
         for found in judged.entries {

@@ -123,7 +123,7 @@ impl Made {
         self.0.push(outermost.unwrap_or(&path).to_owned());
     }
 
-    /// Those that are there, none inside another.
+    /// The paths that are there, none inside another.
     fn finish(mut self) -> Vec<PathBuf> {
         self.0.retain(|path| matches!(sys::kind_of(path), Ok(Some(_))));
         self.0.sort();

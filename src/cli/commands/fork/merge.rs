@@ -223,7 +223,7 @@ struct Work<'a> {
     context: &'a Context,
 }
 
-/// What came of the files.
+/// The result for the files.
 enum Files {
     Merged(MergeReport),
     /// The check of the merged state failed.
