@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use nono_engine::counted::counted;
 use nono_engine::diff::{Difference, EntryState, compare, relative_to_roots};
 use nono_engine::history::HistoryError;
 use nono_engine::layout::MANIFEST;
@@ -152,7 +153,7 @@ fn composed(facts: &[Fact]) -> String {
     }
     if !files.is_empty() {
         if named.is_empty() {
-            let _ = write!(named, " {left} files differ now.");
+            let _ = write!(named, " {} now.", counted(left, "file differs", "files differ"));
         } else {
             let _ = write!(named, "{}.", more(left));
         }

@@ -336,7 +336,7 @@ fn killed_at_each_point(way: Option<&[&str]>) {
             }
         }
         let undone = fixture.nono(&["undo", "--yes"]);
-        let is_half_way = undone.says("nono rollback resume");
+        let is_half_way = undone.says("nono resume");
         assert!(way.is_none() || !is_half_way, "at point {point}: {}", undone.stderr);
         for name in ["edited", "later"] {
             let said = &undone.stderr;

@@ -18,7 +18,7 @@ fn run_offered(fixture: &Fixture, told: &Finished, words: &str) -> Finished {
     let nono = fixture.command(&[]);
     let mut shell = Command::new("sh");
     // No person is there to answer.
-    let answer = if offered.contains(" restore ") { " --yes" } else { "" };
+    let answer = if offered.split(' ').any(|word| word == "restore") { " --yes" } else { "" };
     shell.args(["-c", &format!("{} {offered}{answer}", env!("CARGO_BIN_EXE_nono"))]);
     shell.current_dir(fixture.project()).env_clear();
     shell.envs(nono.get_envs().filter_map(|(key, value)| Some((key, value?))));

@@ -55,6 +55,16 @@ impl<'a> Agent<'a> {
         self.hook(self.names()[0], &json!({"prompt": text}));
     }
 
+    /// A prompt after an undo, of which the agent is told.
+    #[track_caller]
+    pub fn prompt_after_undo(&self, text: &str) {
+        let flags = ["--deadline-ms", "60000"];
+        let hook = self.start_hook(self.names()[0], &json!({"prompt": text}), &flags);
+        let done = finished(hook.wait_with_output().unwrap()).success();
+        assert!(done.stdout.contains("[nono] Since your last turn"), "{}", done.stdout);
+        assert_eq!(done.stderr, "");
+    }
+
     pub fn call_of(&self, tool: &str, input: Value) -> Value {
         let mut call = json!({"tool_name": tool, "tool_input": input});
         // Gemini's calls have no ids.

@@ -248,11 +248,19 @@ fn a_run_appears_on_an_open_page() {
     browser.sees("document.querySelectorAll('.row').length === 2");
     browser.sees("document.querySelectorAll('#band [data-id]').length === 2");
     browser.script("window.isSame = true");
+    // The keys stay at their row.
+    browser.keys("j");
+    browser.sees("document.querySelector('.row.at') === document.querySelector('.row')");
+    let first = "document.querySelector('.row.at a').href";
+    let at = browser.script(&format!("return {first}"));
     fixture.record("echo more > more").success();
     browser.sees("document.querySelectorAll('.row').length === 3");
     browser.sees("document.querySelectorAll('#band [data-id]').length === 3");
     browser.sees("document.querySelector('.row .what').textContent.includes('more')");
     assert_eq!(browser.script("return window.isSame"), true, "the page was loaded again");
+    assert_eq!(browser.script(&format!("return {first}")), at);
+    browser.keys("\u{E007}");
+    browser.sees("document.querySelector('.steps')");
 }
 
 #[test]

@@ -300,9 +300,9 @@ fn the_undo_of_a_step_from_elsewhere_offers_a_command_that_works_there() {
     };
     let step = format!("{}#2", fixture.latest());
     let done = nono(&["undo", "--step", &step, "--yes"]).success();
-    let line = done.stderr.lines().find(|line| line.contains("rollback restore")).unwrap();
-    let (_, offered) = line.split_once("nono rollback ").unwrap();
-    let words: Vec<_> = ["rollback"].into_iter().chain(offered.split(' ')).collect();
+    let line = done.stderr.lines().find(|line| line.contains("nono restore")).unwrap();
+    let (_, offered) = line.split_once("nono ").unwrap();
+    let words: Vec<_> = offered.split(' ').collect();
     nono(&words).success();
     assert_eq!(read(&fixture, "made/new").unwrap(), "new\n");
 }

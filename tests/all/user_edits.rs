@@ -326,7 +326,7 @@ fn what_an_undo_brought_back_is_nobodys_edit() {
     // No step holds it, and the state before the undo of a step does.
     fixture.write("mine", "mine");
     fixture.nono(&["undo", "--step", "1", "--yes"]).success();
-    agent.prompt("two");
+    agent.prompt_after_undo("two");
     agent.shell("echo 5 > one");
     agent.turn_end();
     let state = || ["one", "two", "mine"].map(|name| text(&fixture, name).unwrap());
@@ -334,7 +334,7 @@ fn what_an_undo_brought_back_is_nobodys_edit() {
     undo(&fixture, &[]).success();
     assert_eq!(state(), ["0", "0", "mine"]);
     // The agent goes on after the undo of all.
-    agent.prompt("three");
+    agent.prompt_after_undo("three");
     agent.shell("echo 7 > two");
     agent.turn_end();
     assert_eq!(state(), ["0", "7\n", "mine"]);
@@ -430,13 +430,13 @@ fn a_git_status_after_an_undo_is_nobodys_work() {
             fixture.nono(&["redo"]).success();
         }
         git(&fixture, &["status", "--short"]);
-        agent.prompt("more");
+        agent.prompt_after_undo("more");
         agent.shell("echo 2 > agents");
         agent.turn_end();
         undo(&fixture, &[]).success();
         assert_eq!(text(&fixture, "agents").unwrap(), "0");
         assert_eq!(git(&fixture, &["log", "--format=%s"]), "first\n");
-        agent.prompt("again");
+        agent.prompt_after_undo("again");
         agent.shell("echo 3 > agents; git -c user.name=a -c user.email=a@b commit -qam agents");
         agent.turn_end();
     }
@@ -508,7 +508,7 @@ fn what_an_undo_and_its_redo_brought_is_no_edit_that_going_back_takes() {
     agent.shell("echo 2 > agents; echo 2 > made");
     undo(&fixture, &[]).success();
     fixture.nono(&["redo"]).success();
-    agent.prompt("two");
+    agent.prompt_after_undo("two");
     agent.shell("echo 3 > agents");
     let back = ["undo", "--to-step", "1", "--dry-run"];
     let planned = fixture.nono(&back).success();

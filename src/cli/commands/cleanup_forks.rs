@@ -1,4 +1,4 @@
-//! `nono rollback cleanup --fork`, `--forks-older-than`: forks go, by name or by age.
+//! `nono cleanup --fork`, `--forks-older-than`: forks go, by name or by age.
 //!
 //! No other cleanup takes a fork: its layer holds work that nothing else has.
 

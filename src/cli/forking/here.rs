@@ -13,6 +13,7 @@ use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::config::{FlagSettings, Profile, Settings};
+use nono_engine::counted::counted;
 use nono_engine::fork::{Fork, Forks, NewFork, begin_now, begin_recorded};
 use nono_engine::path_text::Shown;
 use nono_engine::session::{Catalog, Purpose, RecordRequest, SnapshotId};
@@ -139,7 +140,8 @@ fn refuse_too_many(forks: &Forks, settings: &Settings) -> Result<(), CliError> {
     let count = forks.clone().count() as u64;
     if max_forks > 0 && count >= max_forks {
         return refused(format!(
-            "there are {count} forks, and the setting max_forks allows no more"
+            "the setting max_forks allows no more than {max_forks}, and there are {}",
+            counted(count, "fork", "forks")
         ));
     }
     if max_bytes > 0 {

@@ -13,7 +13,7 @@
 //!   loaded when it is opened, a huge file is named and not read.
 //! - Nothing changes without a form of this server, and an undo not without the number of its paths.
 //!
-//! An export is one session as a page without a server and without a script ([`export`]).
+//! An export is one session as a page without a server and without a script ([`export`](mod@export)).
 
 mod app;
 mod changed;

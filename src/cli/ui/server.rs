@@ -1,4 +1,4 @@
-//! The server: requests in, answers of [`pages`](super::pages) out.
+//! The server: requests in, answers of `pages` out.
 //!
 //! One thread speaks HTTP; pages are made by ordinary code in threads of their own, a few at a time,
 //! so the memory of the server has a limit. It ends with Ctrl-C, with a failure of the listener, or

@@ -21,6 +21,7 @@ use crate::cli::render::{Palette, summary_line};
 use crate::cli::signals::{self, Taken};
 use crate::config::Settings;
 use crate::watch::{Happening, WatchRequest, Watcher, WatcherError};
+use nono_engine::counted::counted;
 use nono_engine::path_text::{Shown, serde_paths};
 use nono_engine::session::RecordRequest;
 use nono_engine::snapshot::SessionOrigin;
@@ -165,9 +166,10 @@ fn say(report: &Report, json: bool, context: &Context) -> Result<(), CliError> {
     if json {
         return context.json(report);
     }
-    let Report { session_id, directories, .. } = report;
+    let Report { session_id, .. } = report;
+    let directories = counted(report.directories, "directory", "directories");
     let paths = shown_paths(&report.paths);
-    context.say(format_args!("watching {paths}: {directories} directories, session {session_id}"));
+    context.say(format_args!("watching {paths}: {directories}, session {session_id}"));
     if let Some(gap) = &report.gap {
         context.warn(format_args!("{gap}: everything is looked at from time to time"));
     }

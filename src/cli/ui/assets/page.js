@@ -287,8 +287,12 @@
         if (!now || !next) continue;
         const chosen = $$('input:checked', now).map((box) => box.name + '=' + box.value);
         const top = now.scrollTop;
+        // The keys stay at their row.
+        const at = current && now.contains(current) ? nameOf(current) : '';
+        const hasFocus = now.contains(document.activeElement);
         now.replaceChildren(...next.childNodes);
         now.scrollTop = top;
+        if (at) mark($$(ROWS, now).find((row) => nameOf(row) === at), hasFocus);
         $$('input', now).forEach((box) => { box.checked = chosen.includes(box.name + '=' + box.value); });
       }
       count();
@@ -322,16 +326,22 @@
     dialog.showModal();
   };
   let current = null;
+  // A row is known by its session, its link or its choice.
+  const nameOf = (row) => row.dataset.id || row.href || $('a', row)?.href || $('input', row)?.value || '';
+  const mark = (row, hasFocus) => {
+    current?.classList.remove('at', 'at-row');
+    current = row ?? null;
+    if (!row) return;
+    row.classList.add(row.matches('.row') ? 'at' : 'at-row');
+    const link = row.matches('a') ? row : $('a, summary', row);
+    if (hasFocus) link?.focus({preventScroll: true});
+  };
   const select = (by) => {
     const rows = $$(ROWS).filter((row) => row.offsetParent !== null);
     if (!rows.length) return;
     const now = rows.indexOf(current);
-    current?.classList.remove('at', 'at-row');
-    current = rows[Math.min(Math.max(now + by, 0), rows.length - 1)];
-    current.classList.add(current.matches('.row') ? 'at' : 'at-row');
+    mark(rows[Math.min(Math.max(now + by, 0), rows.length - 1)], true);
     current.scrollIntoView({block: 'nearest'});
-    $('a, summary', current)?.focus({preventScroll: true});
-    if (current.matches('a')) current.focus({preventScroll: true});
   };
   document.addEventListener('keydown', (event) => {
     const field = event.target.closest('input, textarea, select');

@@ -7,7 +7,7 @@ use super::path_field;
 use crate::cli::looking::Row;
 use crate::cli::render::{change_word, size_delta};
 use crate::cli::ui::changed::{Changed, Counts};
-use crate::cli::ui::html::{Html, address, count, html};
+use crate::cli::ui::html::{Html, address, count, html, plural};
 use nono_engine::diff::ChangeType;
 use nono_engine::path_text;
 
@@ -87,7 +87,8 @@ impl Tree<'_> {
         match is_folded {
             true => {
                 let link = address("/session", &asked);
-                html!(out, "<li><a href=\"{}\">{} paths</a></li>", link, count(size as u64));
+                let paths = plural(size as u64, "path");
+                html!(out, "<li><a href=\"{}\">{}</a></li>", link, paths);
             }
             false => self.write_below(out, Some(row), depth + 1, budget),
         }

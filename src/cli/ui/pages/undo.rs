@@ -103,7 +103,9 @@ impl Undo {
                 let name = match (prompt, &numbers[..]) {
                     (Some(prompt), _) => format!("what prompt {prompt} did"),
                     (None, [number]) => format!("what step {number} did"),
-                    (None, numbers) => format!("what {} steps did", numbers.len()),
+                    (None, numbers) => {
+                        format!("what {} did", plural(numbers.len() as u64, "step"))
+                    }
                 };
                 (name, Work::Steps(numbers))
             }
@@ -391,7 +393,8 @@ pub(super) fn carry_out(app: &App, asked: &Asked) -> Result<Answer, Failure> {
         }
         Some(given) if given == number => None,
         Some(given) => Some(format!(
-            "Nothing was changed: this plan has {number} paths, and the answer was {given}."
+            "Nothing was changed: this plan has {}, and the answer was {given}.",
+            plural(number, "path")
         )),
         None => Some("Nothing was changed: the number of paths is missing.".to_owned()),
     };
