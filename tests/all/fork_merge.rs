@@ -459,6 +459,65 @@ fn a_fork_that_goes_on_is_merged_again_also_after_another_one_and_after_an_undo(
 }
 
 #[test]
+fn an_undo_of_an_older_merge_counts_as_not_merged_although_a_later_one_stands() {
+    let fixture = Fixture::new();
+    if !has_forks(&fixture) {
+        return;
+    }
+    fixture.write("text", text(["0"; 4]));
+    fork(&fixture, "a", "sed -i '2s/.*/a1/' text; echo 1 > first; echo 1 > part");
+    assert_eq!(merged(&fixture, "a"), [""; 0]);
+    let older = fixture.latest();
+    go_on(&fixture, "a", "echo 2 > second");
+    assert_eq!(merged(&fixture, "a"), [""; 0]);
+    fixture.nono(&["undo", &older, "part", "--yes"]).success();
+    assert_eq!(merged(&fixture, "a"), [""; 0]);
+    assert_eq!(read(&fixture, "part"), "1\n");
+    fixture.nono(&["undo", &older, "--yes"]).success();
+    assert!(!fixture.project().join("first").exists());
+    assert_eq!(merged(&fixture, "a"), [""; 0]);
+    assert_eq!(read(&fixture, "text"), text(["a1", "0", "0", "0"]));
+    assert_eq!((read(&fixture, "first"), read(&fixture, "second")), ("1\n".into(), "2\n".into()));
+}
+
+#[test]
+fn a_killed_merge_whose_journal_is_given_up_keeps_the_state_before_it() {
+    let fixture = Fixture::new();
+    if !has_forks(&fixture) {
+        return;
+    }
+    fixture.write("mine", "0");
+    fork(&fixture, "a", "echo theirs > mine; mkdir new; echo 1 > new/file");
+    fixture.write("mine", "my work");
+    let (mut point, mut given_up) = (1, 0);
+    fixture.copy_state("", "pristine");
+    loop {
+        fixture.copy_state("pristine", "");
+        let mut command = fixture.command(&["fork", "merge", "a", "--theirs"]);
+        let done = finished(command.env("NONO_FAIL_POINT", point.to_string()).output().unwrap());
+        if done.code == 0 {
+            break;
+        }
+        point += 7;
+        let id = fixture.latest();
+        let gone = fixture.nono(&["resume", &id, "--discard"]);
+        if !gone.says("the journal was set aside") {
+            continue;
+        }
+        given_up += 1;
+        let _ = fixture.nono(&["resume"]);
+        assert_eq!(fixture.nono(&["cat", &format!("{id}/0"), "mine"]).success().stdout, "my work");
+        fixture.nono(&["undo", &id, "--yes", "--force"]).success();
+        assert_eq!(read(&fixture, "mine"), "my work", "before point {point}");
+        assert!(!fixture.project().join("new").exists(), "before point {point}");
+        // Nothing of it counts as merged.
+        fixture.nono(&["fork", "merge", "a", "--theirs"]).success();
+        assert_eq!(read(&fixture, "mine"), "theirs\n");
+    }
+    assert!(given_up > 3, "{given_up} of {point} points leave a journal");
+}
+
+#[test]
 fn the_work_that_a_merge_leaves_in_a_fork_is_named() {
     let fixture = Fixture::new();
     if !has_forks(&fixture) {

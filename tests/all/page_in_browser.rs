@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::fixture::Fixture;
 use crate::hooks::Agent;
 use crate::not_run::not_run;
-use crate::web::{Web, begin, request};
+use crate::web::{Answer, Web, begin, request};
 
 /// Far longer than anything takes on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -57,11 +57,15 @@ impl Browser {
         Some(browser)
     }
 
-    #[track_caller]
-    fn ask(&self, method: &str, path: &str, body: &Value) -> Value {
+    fn answer(&self, method: &str, path: &str, body: &Value) -> Answer {
         let host = format!("127.0.0.1:{}", self.port);
         let head = [("Host", &*host), ("Content-Type", "application/json")];
-        let answer = request(self.port, method, path, &head, body.to_string().as_bytes());
+        request(self.port, method, path, &head, body.to_string().as_bytes())
+    }
+
+    #[track_caller]
+    fn ask(&self, method: &str, path: &str, body: &Value) -> Value {
+        let answer = self.answer(method, path, body);
         assert_eq!(answer.status, 200, "{path}: {}", answer.text());
         serde_json::from_slice::<Value>(&answer.body).unwrap()["value"].take()
     }
@@ -116,9 +120,20 @@ impl Browser {
     /// Clicks what a selector finds, as a person does: it must be visible, and nothing over it.
     #[track_caller]
     fn click(&self, selector: &str) {
-        let found = self.of("/element", json!({"using": "css selector", "value": selector}));
-        let id = found.as_object().unwrap().values().next().unwrap().as_str().unwrap();
-        self.of(&format!("/element/{id}/click"), json!({}));
+        self.wait_saying(
+            |browser| {
+                let by = json!({"using": "css selector", "value": selector});
+                let found = browser.of("/element", by);
+                let id = found.as_object().unwrap().values().next().unwrap().as_str().unwrap();
+                let click = format!("/session/{}/element/{id}/click", browser.session);
+                let answer = browser.answer("POST", &click, &json!({}));
+                // News of the store replaced the row between the two.
+                let is_stale = answer.text().contains("stale element reference");
+                assert!(answer.status == 200 || is_stale, "{selector}: {}", answer.text());
+                !is_stale
+            },
+            selector,
+        );
     }
 
     fn size(&self, width: u64, height: u64, scheme: &str) {

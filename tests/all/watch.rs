@@ -229,6 +229,10 @@ fn a_command_at_work_is_waited_for() {
     // An undo without a name means the command, and not the watcher.
     fixture.nono(&["undo", "--yes"]).success();
     assert_eq!(fs::read(fixture.project().join("file")).unwrap(), b"one");
+    // The watcher records the undo, which is no reason against a redo.
+    watching.says("recorded");
+    fixture.nono(&["redo"]).success();
+    assert_eq!(fs::read(fixture.project().join("file")).unwrap(), b"three\n");
     watching.stop(&fixture);
 }
 

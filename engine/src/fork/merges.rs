@@ -1,12 +1,21 @@
 //! The merges of a fork that still stand: which of its changes are in the project already.
 //!
 //! All of it follows from the sessions of the merges. One that was undone counts as never done, and
-//! of one that was undone in part, those paths do. So nothing can contradict an undo or a redo.
+//! of one that was undone in part, those paths do, also where a later merge built on it. So nothing
+//! can contradict an undo or a redo.
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
 
 use super::ForkError;
 use super::store::Fork;
+use crate::diff;
+use crate::path_text::to_path;
 use crate::restore::PastMerge;
-use crate::snapshot::{ManifestError, MergeRecord, SessionDir, SessionMetadata, standing};
+use crate::snapshot::{
+    ManifestError, MergeRecord, SessionDir, SessionMetadata, SnapshotManager, standing,
+};
 
 impl Fork {
     /// The merges of this fork that still stand, oldest first.
@@ -29,22 +38,44 @@ impl Fork {
         }
         merges.sort_by_key(|(session, metadata)| (metadata.started, session.id()));
         let mut past = Vec::new();
+        let mut taken_back: Vec<(Timestamp, Vec<PathBuf>)> = Vec::new();
         for (session, metadata) in merges {
             let Some(merge) = metadata.merge else { continue };
             let mut taken = merge.taken;
-            let undone = standing(&metadata.restores);
-            let mut undone = undone.iter().filter(|it| it.snapshot == 0 && !it.undoes_steps);
-            if undone.clone().any(|record| !record.is_partial) {
-                continue;
+            for (at, paths) in &taken_back {
+                if metadata.started < *at {
+                    taken.leave(paths.iter().cloned());
+                }
             }
-            undone.try_for_each(|record| {
-                let Some(safety) = record.safety_snapshot else { return Ok(()) };
-                taken.leave(session.manifest(safety)?.manifest.restores_only);
-                Ok::<_, ForkError>(())
-            })?;
-            let theirs = own.manifest(merge.theirs)?.manifest;
-            past.push(PastMerge { theirs, taken });
+            let mut stands = true;
+            for record in standing(&metadata.restores) {
+                if record.snapshot != 0 || record.undoes_steps {
+                    continue;
+                }
+                let paths = match (record.is_partial, record.safety_snapshot) {
+                    (true, None) => continue,
+                    (true, Some(safety)) => session.manifest(safety)?.manifest.restores_only,
+                    (false, _) => {
+                        stands = false;
+                        merged_paths(&session)?
+                    }
+                };
+                taken.leave(paths.iter().cloned());
+                taken_back.push((record.at, paths));
+            }
+            if stands {
+                let theirs = own.manifest(merge.theirs)?.manifest;
+                past.push(PastMerge { theirs, taken });
+            }
         }
         Ok(past)
     }
+}
+
+/// The paths that a merge changed.
+fn merged_paths(session: &SessionDir) -> Result<Vec<PathBuf>, ForkError> {
+    let manager = SnapshotManager::open(session.path())?;
+    let (before, after) = (manager.load_manifest(0)?, manager.load_manifest(1)?);
+    let changed = diff::compare(manager.store(), &before.merkle_root, &after.merkle_root)?;
+    Ok(changed.into_iter().map(|it| to_path(&it.path).to_owned()).collect())
 }

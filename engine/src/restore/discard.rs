@@ -11,6 +11,8 @@
 
 use std::path::PathBuf;
 
+use jiff::Timestamp;
+
 use super::RestoreError;
 use super::journal::{Journal, is_area_name};
 use super::recover::{Recovery, RecoveryReport};
@@ -18,7 +20,7 @@ use crate::byte_path;
 use crate::object::ContentHash;
 use crate::path_text::Shown;
 use crate::progress::{Progress, Uncounted};
-use crate::snapshot::{OpenPath, SnapshotManager, TrackedRoot};
+use crate::snapshot::{OpenPath, SnapshotError, SnapshotManager, TrackedRoot};
 use crate::store::{LocalStore, StoreError, Transfer, hash_file};
 use crate::sys::{Dir, FileKind};
 
@@ -80,6 +82,15 @@ impl SnapshotManager {
                 None => report.removed.push(path),
                 Some(reason) => report.left.push((path, reason)),
             }
+        }
+        // How far a merge came is not known. It stands, so that an undo has the state before it, and
+        // counts no change as merged. A session that cannot be read is given up all the same.
+        if let Ok(mut metadata) = self.session().metadata()
+            && let Some(merge) = metadata.merge.as_mut().filter(|merge| !merge.is_done)
+        {
+            merge.give_up();
+            (metadata.ended, metadata.exit_code) = (Some(Timestamp::now()), Some(1));
+            self.session().save_metadata(&metadata).map_err(SnapshotError::from)?;
         }
         // Last, so that whoever is interrupted here can do it again.
         Journal::set_aside(self.session())?;

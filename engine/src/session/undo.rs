@@ -206,9 +206,11 @@ impl History {
         if let Some(run) = self.all.iter().find(is_run) {
             return Ok(Some(run.session_id.clone()));
         }
-        // The states of a run that changed nothing may differ in times.
-        let is_new = |summary: &SessionSummary| {
-            summary.origin != SessionOrigin::Run || summary.may_have_changed()
+        // The states of a run that changed nothing may differ in times. A watcher records the undo
+        // itself, and edits that came later are conflicts in any case.
+        let is_new = |summary: &SessionSummary| match summary.origin {
+            SessionOrigin::Run => summary.may_have_changed(),
+            origin => origin != SessionOrigin::Watch,
         };
         for (summary, session) in self.here.iter().filter(|(summary, _)| is_new(summary)) {
             let numbers = session.recorded_numbers()?;

@@ -37,6 +37,12 @@ impl MergeRecord {
         Self { fork, theirs, is_done: false, awaits_branches: false, taken }
     }
 
+    /// It is not known how far the merge came. Each change of the fork counts as not merged.
+    pub(crate) fn give_up(&mut self) {
+        self.taken = TakenChanges::default();
+        self.end();
+    }
+
     /// The merge has done all that it was to do.
     pub(crate) fn end(&mut self) {
         (self.is_done, self.awaits_branches) = (true, false);
