@@ -93,8 +93,11 @@ fn watch(args: &BeginArgs, store: &StoreArgs, context: &Context) -> Outcome {
     if background::is_background() {
         return match begin(args, store).and_then(|it| background::detach().map(|()| it)) {
             Ok(watcher) => {
-                background::announce_ready(&report_of(&watcher));
-                serve(watcher, context)
+                let announce = |report: &Report| {
+                    background::announce_ready(report);
+                    Ok(())
+                };
+                serve(watcher, announce, context)
             }
             Err(error) => {
                 background::announce_failure(&error);
@@ -111,9 +114,12 @@ fn watch(args: &BeginArgs, store: &StoreArgs, context: &Context) -> Outcome {
         return Ok(0);
     }
     let watcher = begin(args, store)?;
-    say(&report_of(&watcher), args.json, context)?;
-    context.say("Ctrl-C ends it");
-    serve(watcher, context)
+    let announce = |report: &Report| {
+        say(report, args.json, context)?;
+        context.say("Ctrl-C ends it");
+        Ok(())
+    };
+    serve(watcher, announce, context)
 }
 
 fn begin(args: &BeginArgs, store: &StoreArgs) -> Result<Watcher, CliError> {
@@ -181,7 +187,12 @@ fn shown_paths(paths: &[PathBuf]) -> String {
     paths.iter().map(shown).collect::<Vec<_>>().join(", ")
 }
 
-fn serve(watcher: Watcher, context: &Context) -> Outcome {
+/// Signals are taken before the report, so whoever reads it can end the watcher at once.
+fn serve(
+    watcher: Watcher,
+    announce: impl FnOnce(&Report) -> Result<(), CliError>,
+    context: &Context,
+) -> Outcome {
     let mut queue = signals::queue().map_err(signals::refused)?;
     let ends = [SIGINT, SIGTERM, SIGHUP];
     let _taken = Taken::queued(&ends, &queue).map_err(signals::refused)?;
@@ -192,7 +203,8 @@ fn serve(watcher: Watcher, context: &Context) -> Outcome {
         }
     });
     let stopping = stopping.map_err(signals::refused)?;
-    let served = watcher.serve(&|happening| tell(&happening, context));
+    let served = announce(&report_of(&watcher))
+        .and_then(|()| Ok(watcher.serve(&|happening| tell(&happening, context))?));
     handle.close();
     let _ = stopping.join();
     served?;
