@@ -103,6 +103,9 @@ pub(super) struct Look {
 #[derive(Debug, PartialEq, Eq)]
 struct Looked {
     files: [Option<(u64, u64, FileTime)>; 3],
+    /// Whether a file was as young as the look: one that takes its inode in the same tick of the
+    /// clock may look the same.
+    is_racy: bool,
     is_at_work: bool,
 }
 
@@ -176,9 +179,12 @@ impl Look {
             let stat = dir.try_stat(name.as_bytes())?;
             Ok(stat.map(|Stat { ino, size, ctime, .. }| (ino, size, ctime)))
         };
+        let now = sys::coarse_now();
         let files = [stamp(layout::MANIFEST)?, stamp(layout::PUSHES)?, stamp(layout::QUARANTINE)?];
         let looked = self.sessions.get(&session.id());
-        let is_same = |looked: &Looked| looked.files == files && !looked.is_at_work;
+        let is_racy = files.iter().flatten().any(|(.., ctime)| *ctime >= now);
+        let is_same =
+            |looked: &Looked| looked.files == files && !looked.is_racy && !looked.is_at_work;
         if seen.has_begun && looked.is_some_and(is_same) {
             return Ok(Vec::new());
         }
@@ -214,7 +220,7 @@ impl Look {
                 facts.push((note.at, Fact::Push { number, remote, archive }));
             }
         }
-        self.sessions.insert(session.id(), Looked { files, is_at_work });
+        self.sessions.insert(session.id(), Looked { files, is_racy, is_at_work });
         Ok(facts)
     }
 }
