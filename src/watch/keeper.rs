@@ -24,7 +24,7 @@ use nono_engine::watch::{
     read_question,
 };
 
-/// So long a conversation with a client takes at most, for each of its steps.
+/// Maximum time of each step of a conversation with a client.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Longest question in bytes.
 const MAX_QUESTION_BYTES: u64 = 1 << 12;

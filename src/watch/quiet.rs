@@ -3,9 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-/// So long nothing may happen before a step.
+/// Quiet time before a step.
 const QUIET: Duration = Duration::from_secs(2);
-/// So long a change waits at most.
+/// Maximum time that a change waits.
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// The changes that no step holds.

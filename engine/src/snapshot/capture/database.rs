@@ -7,7 +7,7 @@
 //!
 //! - The database had the same state before the first read and after the second one.
 //! - A write-ahead log had the same header: no frame of it was overwritten, frames were only added.
-//!   What is torn at its end has no valid checksum, so SQLite leaves it out.
+//!   A torn frame at its end has no valid checksum, so SQLite leaves it out.
 //! - A rollback journal had the same state: SQLite rolls the database back with it, or needs not.
 //!
 //! Nothing is locked, and no program that uses the database waits. In a directory of more than a

@@ -51,7 +51,7 @@ const MAX_RESULT_BYTES: u64 = 8;
 /// The beginning of the names of throw-away forks; hexadecimal digits follow.
 pub(super) const PREFIX: &str = "trial-";
 const NAME_BYTES: usize = 6;
-/// So long a process may take to be gone when it is killed.
+/// Maximum time from the kill of a process to its end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// In a process that tries a command: runs it. `None` in every other process.

@@ -16,7 +16,7 @@ use nono_engine::watch::{
     Question, Reply, WatchError, WatchFacts, WatchPlace, ask, watched_places,
 };
 
-/// So long a watcher may take to answer: it may read many events first.
+/// Maximum time until a watcher answers: it may read many events first.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Arguments of `nono watch status`.

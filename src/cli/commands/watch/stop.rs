@@ -13,7 +13,7 @@ use crate::cli::error::CliError;
 use nono_engine::path_text::Shown;
 use nono_engine::watch::{Question, Reply, WatchPlace, ask};
 
-/// So long the last step may take.
+/// Maximum time of the last step.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Arguments of `nono watch stop`.
