@@ -196,8 +196,12 @@ impl Look {
                 add_facts(session, &metadata, seen, &mut facts)?;
             }
             Err(ManifestError::Io(error)) => return Err(error.into()),
-            // One that was killed before its first snapshot is no damage.
-            Err(ManifestError::Missing { .. }) if !session.may_hold_snapshot() => {}
+            // One that was killed before its first snapshot is no damage, and the manifest of one
+            // that is being made comes behind its first snapshot.
+            Err(ManifestError::Missing { .. })
+                if !session.may_hold_snapshot()
+                    || session.is_being_made()?
+                    || dir.try_stat(layout::MANIFEST.as_bytes())?.is_some() => {}
             Err(_) => add_damage(
                 Damage::Manifest,
                 dir.path_of(layout::MANIFEST.as_bytes()),

@@ -62,9 +62,6 @@ pub struct EventStream {
     watch: Option<DirWatch>,
 }
 
-/// Without a note of the kernel for so long, the store is looked at all the same.
-const MAX_QUIET: Duration = Duration::from_secs(2);
-
 impl EventStream {
     /// The facts behind `since`, or all of them. The store may not be there yet.
     pub fn new(root: &Path, since: Option<Cursor>) -> Self {
@@ -117,12 +114,9 @@ impl EventStream {
         limit: Option<Duration>,
         closed: Option<BorrowedFd<'_>>,
     ) -> Result<Waited, EventError> {
-        let Some(watch) = &mut self.watch else { return Ok(Waited::Closed) };
-        // The kernel tells nothing of changes that other machines make on a network file system.
-        let is_longer = limit.is_none_or(|limit| limit > MAX_QUIET);
-        match watch.wait(if is_longer { Some(MAX_QUIET) } else { limit }, closed)? {
-            Waited::TimedOut if is_longer => Ok(Waited::Changed),
-            waited => Ok(waited),
+        match &mut self.watch {
+            Some(watch) => Ok(watch.wait(limit, closed)?),
+            None => Ok(Waited::Closed),
         }
     }
 

@@ -67,7 +67,9 @@ mod linux {
 
     /// Bytes of the buffer: several hundred events.
     const BUFFER_BYTES: usize = 64 << 10;
-    /// All that can change an entry of a directory, or what is below it.
+    /// All that can change an entry of a directory, or what is below it. `MASK_ADD`: else the kernel
+    /// sets the mask of a directory that is watched again to nothing for a moment, and tells nothing
+    /// of the changes then (`inotify_update_existing_watch`).
     const MASK: WatchFlags = WatchFlags::MODIFY
         .union(WatchFlags::ATTRIB)
         .union(WatchFlags::CLOSE_WRITE)
@@ -76,7 +78,8 @@ mod linux {
         .union(WatchFlags::DELETE_SELF)
         .union(WatchFlags::MOVE)
         .union(WatchFlags::MOVE_SELF)
-        .union(WatchFlags::ONLYDIR);
+        .union(WatchFlags::ONLYDIR)
+        .union(WatchFlags::MASK_ADD);
 
     /// A queue of events of the kernel.
     #[derive(Debug)]
