@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 
 use serde_json::json;
 
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, finished};
+use crate::forks::has_forks;
 use crate::hooks::Agent;
 use crate::web::{Web, encoded};
 
@@ -405,6 +407,49 @@ fn a_store_of_nothing_says_what_to_type() {
     assert!(page.contains("Nothing is recorded yet") && page.contains("nono run --"), "{page}");
     assert!(web.get("/forks").ok().text().contains("nono fork"));
     assert!(web.get("/search").ok().text().contains("glob"));
+}
+
+#[test]
+fn a_form_of_a_fork_means_that_fork_and_no_other_of_its_name() {
+    let fixture = Fixture::new();
+    if !has_forks(&fixture) {
+        return;
+    }
+    fixture.write("file", "here");
+    let other = fixture.path("other");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("file"), "there").unwrap();
+    let fork = |place: &Path, arguments: &[&str]| {
+        let mut command = fixture.command(&[&["fork"], arguments].concat());
+        finished(command.current_dir(place).output().unwrap()).success()
+    };
+    let session = |place: &Path| {
+        fork(place, &["idea", "--", "sh", "-c", "echo fork > file"]);
+        let shown = fork(place, &["show", "idea", "--json"]).json();
+        shown["session_id"].as_str().unwrap().to_owned()
+    };
+    let (here, there) = (session(&fixture.project()), session(&other));
+    let web = Web::start(&fixture);
+    let page = web.get("/forks").ok().text();
+    let token = form_token(&page);
+    for id in [&here, &there] {
+        assert!(page.contains(&format!("name=\"id\" value=\"{id}\"")), "{page}");
+    }
+    let send = |id: &str, what: &str| {
+        let fields = [("form_token", &*token), ("id", id), ("what", what), ("confirm", "idea")];
+        web.post("/forks", &fields)
+    };
+    assert!(send(&here, "plan").ok().text().contains("This is what a merge would do"));
+    assert_eq!(fs::read(fixture.project().join("file")).unwrap(), b"here");
+    assert!(send(&here, "merge").ok().text().contains("The merge"));
+    assert_eq!(fs::read(fixture.project().join("file")).unwrap(), b"fork\n");
+    assert_eq!(fs::read(other.join("file")).unwrap(), b"there");
+    send(&here, "discard").ok();
+    let is_there = |id: &str| fixture.store().join("forks").join(id).exists();
+    assert!(!is_there(&here) && is_there(&there));
+    // The page is older than the fork.
+    assert_ne!(send(&here, "discard").status, 200);
+    assert!(is_there(&there));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! the merge of a fork with its check.
 //!
 //! It gets no terminal, so it asks nothing; a form has asked before. No word of it comes from the
-//! past: names of forks and numbers alone, which are checked where they are read.
+//! past: ids of forks and numbers alone, which are checked where they are read.
 
 use std::ffi::OsStr;
 use std::path::Path;

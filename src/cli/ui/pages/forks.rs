@@ -15,6 +15,7 @@ const MAX_PATHS: usize = 400;
 /// A fork, and its changes.
 struct Shown {
     name: String,
+    session: String,
     from: String,
     project: String,
     created: jiff::Timestamp,
@@ -43,6 +44,7 @@ fn forks(app: &App) -> Result<(Vec<Shown>, Vec<String>), Failure> {
             fork.document().layers.iter().map(|layer| layer.path.clone()).collect();
         shown.push(Shown {
             name: fork.name().to_owned(),
+            session: fork.document().session.clone(),
             from: fork.document().from.clone(),
             project: crate::cli::render::project_name(&paths, app.home.as_deref()),
             created: fork.document().created,
@@ -60,7 +62,7 @@ pub(super) fn make(app: &App, _asked: &Asked) -> Result<Answer, Failure> {
             out,
             "<section class=\"empty\"><h1>There are no forks</h1><p>A fork is a writable layer \
             over a recorded state. Let two agents try the same thing, and merge the better one:</p>\
-            <pre><code>nono fork create idea\nnono fork run idea -- claude</code></pre></section>"
+            <pre><code>nono fork idea -- claude\nnono fork other -- codex</code></pre></section>"
         );
         return Ok(Answer::Page(page(app, "Forks", "/forks", &out)));
     }
@@ -96,7 +98,7 @@ fn one(app: &App, out: &mut Html, fork: &Shown) {
     }
     html!(out, "<form method=\"post\" action=\"/forks\">");
     form_token(app, out);
-    super::hidden(out, "name", &fork.name);
+    super::hidden(out, "id", &fork.session);
     html!(
         out,
         "<label>Check before the merge<input name=\"check\" placeholder=\"make test\"></label>\
@@ -156,13 +158,14 @@ fn table(out: &mut Html, forks: &[Shown]) {
 pub(super) fn change(app: &App, asked: &Asked) -> Result<Answer, Failure> {
     use crate::cli::ui::program::run;
     use nono_engine::fork::Forks;
-    // A word of the form is a fork that there is, and so no flag.
-    let fork = Forks::new(app.catalog.root()).find(asked.get("name"))?;
-    let name = fork.name();
+    // Forks of several projects may have one name, and a page may be older than a fork. The id is
+    // one that there is, and so no flag.
+    let fork = Forks::new(app.catalog.root()).of_session(asked.get("id"))?;
+    let (name, id) = (fork.name(), fork.document().session.as_str());
     let place = fork.document().layers.first().map_or(Path::new("/"), |layer| layer.path.as_path());
     let (title, finished) = match asked.get("what") {
         "discard" if asked.get("confirm") == name => {
-            ("The fork is discarded", run(app, &["fork", "discard", "--", name], place)?)
+            ("The fork is discarded", run(app, &["fork", "discard", "--", id], place)?)
         }
         "discard" => {
             return Err(Failure::wrong(
@@ -171,7 +174,7 @@ pub(super) fn change(app: &App, asked: &Asked) -> Result<Answer, Failure> {
         }
         "plan" => (
             "This is what a merge would do",
-            run(app, &["fork", "merge", "--dry-run", "--", name], place)?,
+            run(app, &["fork", "merge", "--dry-run", "--", id], place)?,
         ),
         "merge" => {
             let check = format!("--check={}", asked.get("check"));
@@ -179,7 +182,7 @@ pub(super) fn change(app: &App, asked: &Asked) -> Result<Answer, Failure> {
             if !asked.get("check").trim().is_empty() {
                 words.push(&check);
             }
-            words.extend(["--", name]);
+            words.extend(["--", id]);
             ("The merge", run(app, &words, place)?)
         }
         _ => return Err(Failure::wrong("nothing is chosen")),
