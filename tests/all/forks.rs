@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -923,6 +923,35 @@ fn some_changes_of_a_trial_are_chosen_in_the_review_and_the_rest_stays_in_its_fo
     assert_eq!(fs::read_to_string(fixture.project().join("b")).unwrap(), "old\n");
     let list = fixture.nono(&["forks", "--json"]).success().json();
     assert_eq!(list[0]["changes"]["modified"], 3, "{list}");
+}
+
+#[test]
+fn the_question_of_a_trial_goes_on_when_the_pager_of_its_difference_is_closed() {
+    let fixture = Fixture::new();
+    if !has_forks(&fixture) {
+        return;
+    }
+    fixture.write("a", "old\n");
+    let pager = fixture.path("pager");
+    fs::write(&pager, "#!/bin/sh\ncat\necho PAGED\nread line </dev/tty\necho CLOSED\n").unwrap();
+    fs::set_permissions(&pager, fs::Permissions::from_mode(0o755)).unwrap();
+    let terminal = shell_of(&fixture);
+    let (pager, program) = (pager.display(), env!("CARGO_BIN_EXE_nono"));
+    terminal.line(&format!("NONO_PAGER={pager} {program} try sh -c 'echo new > a'"));
+    let question = "discard it? [k/s/L/x";
+    sees(&terminal, question, 1);
+    terminal.line("d");
+    terminal.wait_for("PAGED");
+    terminal.line("");
+    sees(&terminal, question, 2);
+    let screen = terminal.screen().replace([' ', '\n'], "");
+    assert!(screen.contains("+new"), "{screen}");
+    assert!(screen.find("CLOSED").unwrap() < screen.rfind("[k/s/L/x").unwrap(), "{screen}");
+    terminal.line("x");
+    eventually("no fork is left", || {
+        fixture.nono(&["forks", "--json"]).success().json() == serde_json::json!([])
+    });
+    assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "old\n");
 }
 
 #[test]

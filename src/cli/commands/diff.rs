@@ -377,6 +377,20 @@ pub(in crate::cli) fn write_diff(
     write_diff_in(old_store, old, new_store, new, &[], style, context)
 }
 
+/// As [`write_diff`], of a patch, by a pager of its own: a question goes on after it.
+pub(in crate::cli) fn show_diff(
+    old_store: &dyn ObjectSource,
+    old: &SnapshotManifest,
+    new_store: &dyn ObjectSource,
+    new: &SnapshotManifest,
+    context: &Context,
+) -> Result<(), CliError> {
+    let both = EitherSource { first: old_store, second: new_store };
+    let differences = outside_git(differences(&both, old, new)?, &both, old, new, context)?;
+    let (view, roots) = (View { style: DiffStyle::Patch, renames: None }, roots(old, new));
+    context.show(|out| write_to(out, &both, &differences, &roots, view, context))
+}
+
 /// As [`write_diff`], limited to these paths; without one, all.
 pub(super) fn write_diff_in(
     old_store: &dyn ObjectSource,
@@ -399,45 +413,55 @@ fn write(
     source: &dyn ObjectSource,
     differences: &[Difference],
     roots: &[PathBuf],
-    View { style, renames }: View,
+    view: View,
     context: &Context,
 ) -> Result<(), CliError> {
     context.page();
+    write_to(&mut context.out_bytes(), source, differences, roots, view, context)
+}
+
+fn write_to(
+    out: &mut dyn Write,
+    source: &dyn ObjectSource,
+    differences: &[Difference],
+    roots: &[PathBuf],
+    View { style, renames }: View,
+    context: &Context,
+) -> Result<(), CliError> {
     let mut options = DiffOptions::new(source, roots);
     options.escape = context.stdout_is_terminal;
     options.renames = renames;
     if context.colours() {
         options.palette = Palette::coloured();
     }
-    let mut out = context.out_bytes();
     match style {
         DiffStyle::Patch | DiffStyle::BinaryPatch => {
             options.binary = style == DiffStyle::BinaryPatch;
-            let left_out = write_patch_counting(&mut out, differences, &options)?;
+            let left_out = write_patch_counting(out, differences, &options)?;
             // A program that applies the patch skips them without a word.
             if left_out > 0 && !context.stdout_is_terminal {
                 context.warn(not_in_patch(left_out, options.binary));
             }
         }
-        DiffStyle::Words => write_word_diff(&mut out, differences, &options)?,
-        DiffStyle::Full => write_full(&mut out, differences, &options)?,
+        DiffStyle::Words => write_word_diff(out, differences, &options)?,
+        DiffStyle::Full => write_full(out, differences, &options)?,
         DiffStyle::SideBySide => {
             let width = context.width().unwrap_or(160);
-            write_side_by_side(&mut out, differences, &options, width.into())?;
+            write_side_by_side(out, differences, &options, width.into())?;
         }
         DiffStyle::Stat => {
             let width = context.width().unwrap_or(80);
             // A touched file is no change.
             let is_named = |found: &&Difference| context.is_verbose || !found.is_touched();
             let named: Vec<_> = differences.iter().filter(is_named).cloned().collect();
-            write_stat(&mut out, &named, &options, width.into())?;
+            write_stat(out, &named, &options, width.into())?;
             match differences.len() - named.len() {
                 0 => {}
                 1 => context.say("1 file touched (-v names it)"),
                 count => context.say(format_args!("{count} files touched (-v names them)")),
             }
         }
-        DiffStyle::Names { zero } => write_names(&mut out, differences, roots, zero)?,
+        DiffStyle::Names { zero } => write_names(out, differences, roots, zero)?,
     }
     Ok(out.flush()?)
 }

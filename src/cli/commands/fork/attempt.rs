@@ -10,7 +10,7 @@ use signal_hook::low_level::emulate_default_handler;
 
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
-use crate::cli::commands::diff::{DiffStyle, write_diff};
+use crate::cli::commands::diff::show_diff;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::forking::{CommandArgs, Entered, RightsArgs};
@@ -192,8 +192,7 @@ impl TryArgs {
                 "x" | "discard" => return Ok(End::Discard),
                 "" | "l" | "L" | "leave" => return Ok(End::Leave),
                 "d" | "D" => {
-                    let (old, new) = (state.base(), state.manifest());
-                    write_diff(&state, old, &state, new, DiffStyle::Patch, context)?;
+                    show_diff(&state, state.base(), &state, state.manifest(), context)?;
                 }
                 _ => context.say("k, s, l, x or d"),
             }
