@@ -378,6 +378,7 @@ pub(in crate::cli) fn write_diff(
 }
 
 /// As [`write_diff`], of a patch, by a pager of its own: a question goes on after it.
+#[cfg(feature = "mount")]
 pub(in crate::cli) fn show_diff(
     old_store: &dyn ObjectSource,
     old: &SnapshotManifest,
