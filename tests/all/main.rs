@@ -121,6 +121,7 @@ mod tied_patterns;
 mod timeline;
 mod times;
 mod touched;
+mod transcripts;
 mod trouble;
 mod undo;
 mod undo_in_part;
