@@ -122,3 +122,84 @@ fn a_run_at_work_and_a_killed_one_are_in_diff_and_log() {
     fixture.nono(&["undo", "--yes"]).success();
     assert_eq!(fixture.nono(&["diff"]).success().stdout, "");
 }
+
+/// Kills a run at its last points, in which the command has ended, and returns how many it has.
+fn kill_at_the_end(fixture: &Fixture, run: &[&str], back: u64, mut look: impl FnMut(u64)) {
+    let is_killed = |point: u64| {
+        fixture.copy_state("keep", "");
+        let mut command = fixture.command(run);
+        let output = command.env("NONO_FAIL_POINT", point.to_string()).output().unwrap();
+        output.status.signal().is_some()
+    };
+    // The last point is between one at which it is killed, and one that it does not reach.
+    let (mut reached, mut beyond) = (1, 512);
+    while beyond - reached > 1 {
+        let middle = reached + (beyond - reached) / 2;
+        match is_killed(middle) {
+            true => reached = middle,
+            false => beyond = middle,
+        }
+    }
+    assert!(reached > back, "{reached} points");
+    for point in reached - back..=reached {
+        if is_killed(point) {
+            look(point);
+        }
+    }
+}
+
+#[test]
+fn after_a_run_that_was_killed_before_its_report_every_command_works() {
+    let fixture = Fixture::in_memory();
+    fixture.write("a", "before");
+    fixture.record("echo first > a").success();
+    fixture.copy_state("", "keep");
+    let run =
+        ["run", "--rollback", "--no-sandbox", "--", "sh", "-c", "echo second > a; echo n > n"];
+    let (mut interrupted, mut completed) = (0, 0);
+    kill_at_the_end(&fixture, &run, 10, |point| {
+        let read = |name| fs::read_to_string(fixture.project().join(name)).ok();
+        assert_eq!(read("a").as_deref(), Some("second\n"), "at point {point}");
+        let id = fixture.latest();
+        let place = |words: &[&str]| format!("{words:?} at point {point}");
+        for words in [
+            &["status"][..],
+            &["list"],
+            &["show"],
+            &["show", &id],
+            &["diff"],
+            &["log"],
+            &["log", "a"],
+            &["steps"],
+            &["usage"],
+            &["find", "n"],
+            &["cat", &format!("{id}/0"), "a"],
+            &["verify"],
+            &["verify", "--all"],
+            &["undo", "--dry-run"],
+            &["restore", &id, "--dry-run"],
+            &["cleanup", "--dry-run"],
+            &["doctor"],
+        ] {
+            let done = fixture.nono(words);
+            assert!(!done.stderr.contains("panicked"), "{}: {}", place(words), done.stderr);
+            // An interrupted session has no end that `show` could compare, and `doctor` names it.
+            let is_fine = done.code == 0 || words == ["doctor"] || words == ["steps"];
+            assert!(is_fine, "{}: {}{}", place(words), done.stdout, done.stderr);
+        }
+        let list = fixture.nono(&["list", "--json"]).success().json();
+        match list[0]["status"].as_str().unwrap() {
+            "interrupted" => interrupted += 1,
+            "completed" => completed += 1,
+            other => panic!("{other} at point {point}"),
+        }
+        fixture.nono(&["undo", "--yes"]).success();
+        assert_eq!((read("a").as_deref(), read("n")), (Some("first\n"), None), "{point}");
+        fixture.nono(&["redo", "--yes"]).success();
+        assert_eq!(read("a").as_deref(), Some("second\n"), "{point}");
+        fixture.nono(&["undo", "--yes"]).success();
+        fixture.nono(&["undo", "--yes"]).success();
+        assert_eq!(read("a").as_deref(), Some("before"), "{point}");
+    });
+    assert!(interrupted + completed > 5, "{interrupted} interrupted, {completed} completed");
+}
