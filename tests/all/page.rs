@@ -150,6 +150,56 @@ fn an_undo_does_what_its_plan_said_and_is_taken_back() {
 }
 
 #[test]
+fn hunks_of_a_file_are_taken_back_and_that_is_taken_back() {
+    let fixture = Fixture::new();
+    let text = |changed: &[u32]| -> String {
+        let line = |n| if changed.contains(&n) { format!("new {n}\n") } else { format!("{n}\n") };
+        (0..40).map(line).collect()
+    };
+    fixture.write("a.txt", text(&[]));
+    fixture.write("new.txt", text(&[2, 20, 38]));
+    fixture.record("cp new.txt a.txt; echo > made").success();
+    let web = Web::start(&fixture);
+    let id = first_id(&web.get("/").ok().text());
+    let path = fixture.project().join("a.txt");
+    let of_file = [("id", id.as_str()), ("path", path.to_str().unwrap())];
+    let page = web.get(&format!("/file?{}", encoded(&of_file))).ok().text();
+    let boxes = page.split("name=\"hunk\" form=\"hunks\" value=\"").skip(1);
+    let hunks: Vec<&str> = boxes.map(|rest| rest.split('"').next().unwrap()).collect();
+    assert_eq!(hunks.len(), 3, "{page}");
+    // A line that the person changed meanwhile stays.
+    let edited = |changed: &[u32]| text(changed).replacen("10\n", "mine\n", 1);
+    fixture.write("a.txt", edited(&[2, 20, 38]));
+    let chosen =
+        [of_file[0], of_file[1], ("what", "hunks"), ("hunk", hunks[0]), ("hunk", hunks[2])];
+    let plan = web.get(&format!("/undo?{}", encoded(&chosen))).ok().text();
+    assert!(
+        plan.contains("Undo 2 hunks of a.txt") && plan.contains("This changes 1 path<"),
+        "{plan}"
+    );
+    assert_eq!(read(&fixture, "a.txt"), edited(&[2, 20, 38]));
+    let token = form_token(&plan);
+    let form = ("form_token", token.as_str());
+    let post = |count| web.post("/undo", &[&chosen[..], &[form, ("count", count)]].concat());
+    assert!(post("2").ok().text().contains("Nothing was changed"));
+    let done = post("1").ok().text();
+    assert!(done.contains("<h1>Done</h1>"), "{done}");
+    assert_eq!(read(&fixture, "a.txt"), edited(&[20]));
+    let safety = done.split("name=\"n\" value=\"").nth(1).unwrap().split('"').next().unwrap();
+    let back = web.post("/redo", &[form, ("id", &id), ("what", "redo"), ("n", safety)]).ok().text();
+    assert!(back.contains("<h1>Done</h1>"), "{back}");
+    assert_eq!(read(&fixture, "a.txt"), edited(&[2, 20, 38]));
+    // Boxes of another look at the file, and paths that have no hunks.
+    let made = fixture.project().join("made");
+    let header = hunks[0].split_once(' ').unwrap().1;
+    let (other, made) = (format!("1 {header}"), made.to_str().unwrap());
+    for (path, hunk) in [(of_file[1].1, &*other), (of_file[1].1, "x"), (made, "0 @@ -0,0 +1 @@")] {
+        let wrong = [of_file[0], ("path", path), ("what", "hunks"), ("hunk", hunk)];
+        assert_eq!(web.get(&format!("/undo?{}", encoded(&wrong))).status, 400, "{hunk}");
+    }
+}
+
+#[test]
 fn an_undo_refuses_later_changes_until_it_is_said_what_becomes_of_them() {
     let fixture = recorded();
     fixture.write("src/new.rs", "later\n");

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::fixture::Fixture;
+use crate::forks::has_forks;
 use crate::hooks::Agent;
 use crate::not_run::not_run;
 use crate::web::{Answer, Web, begin, request};
@@ -252,6 +253,69 @@ fn a_person_looks_at_a_file_and_chooses_paths() {
     browser.sees("location.search.includes('to=')");
     browser.keys("/return 17\u{E007}");
     browser.sees("document.querySelector('.found pre')?.textContent.includes('return 17')");
+}
+
+#[test]
+fn a_person_takes_a_hunk_back() {
+    let fixture = worked();
+    let web = Web::unopened(&fixture, &[]);
+    let Some(browser) = Browser::start() else { return };
+    browser.open(&web.address);
+    browser.click(".row .main");
+    browser.click(".tree a.name[href*='cart.py']");
+    // A button that would do nothing cannot be pressed.
+    browser.sees("document.querySelector('#hunks button').disabled");
+    browser.click("input[name=hunk]");
+    browser.sees("!document.querySelector('#hunks button').disabled");
+    browser.click("#hunks button");
+    browser.sees("document.querySelector('h1').textContent.includes('Undo 1 hunk of')");
+    browser.click("#count");
+    browser.keys("1");
+    browser.click(".confirm .primary");
+    browser.sees("document.querySelector('h1').textContent === 'Done'");
+    let text = fs::read_to_string(fixture.project().join("src/cart.py")).unwrap();
+    assert_eq!(text, "def total():\n    return 0\n");
+}
+
+#[test]
+fn a_person_merges_one_fork_and_discards_the_other() {
+    let fixture = worked();
+    if !has_forks(&fixture) {
+        return;
+    }
+    for name in ["idea", "other"] {
+        let script = format!("echo {name} > src/{name}.py; echo {name} > both.txt");
+        fixture.nono(&["fork", name, "--", "sh", "-c", &script]).success();
+    }
+    let web = Web::unopened(&fixture, &[]);
+    let Some(browser) = Browser::start() else { return };
+    browser.open(&web.address);
+    browser.sees("document.querySelector('nav')");
+    browser.click("nav a[href='/forks']");
+    browser.sees("document.querySelectorAll('.fork').length === 2");
+    browser.sees("document.querySelectorAll('tr.collision').length === 1");
+    let of = |name: &str| {
+        let find = "[...document.querySelectorAll('.fork')].findIndex";
+        let found =
+            format!("return {find}((it) => it.querySelector('h2').textContent === '{name}')");
+        let at = browser.script(&found).as_u64().unwrap() + 1;
+        format!(".fork:nth-of-type({at})")
+    };
+    browser.click(&format!("{} button[value=merge]", of("idea")));
+    browser.sees("document.body.textContent.includes('The merge')");
+    let read = |name: &str| fs::read_to_string(fixture.project().join(name)).ok();
+    assert_eq!(read("both.txt").as_deref(), Some("idea\n"));
+    assert_eq!(read("src/idea.py").as_deref(), Some("idea\n"));
+    browser.click("nav a[href='/forks']");
+    let other = of("other");
+    browser.click(&format!("{other} input[name=confirm]"));
+    browser.keys("other");
+    browser.click(&format!("{other} button[value=discard]"));
+    browser.sees("document.body.textContent.includes('The fork is discarded')");
+    assert_eq!(read("src/other.py"), None);
+    let left = fixture.nono(&["forks", "--json"]).success().json();
+    let names: Vec<_> = left.as_array().unwrap().iter().map(|it| it["name"].clone()).collect();
+    assert_eq!(names, ["idea"]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Taking a part of a text back: one hunk of what changed between two snapshots.
+//! Taking a part of a text back: hunks of what changed between two snapshots.
 //!
 //! The caller says what the newer text is without that part. This is a change from the newer state
 //! of the file to that text, done in the present state ([`three_way`](super::three_way)), so later
@@ -40,7 +40,25 @@ pub struct TextUndoReport {
     pub restore: RestoreReport,
 }
 
+impl TextUndoReport {
+    fn of(Carried { wanted, restore }: Carried) -> Self {
+        let conflict = wanted.conflicts.into_iter().next().map(|conflict| conflict.reason);
+        Self { conflict, restore }
+    }
+}
+
 impl SnapshotManager {
+    /// Says what taking a part of a text back would do. Writes nothing.
+    ///
+    /// # Errors
+    /// [`RestoreError`].
+    pub fn plan_text_undo(&self, part: &TextPart) -> Result<TextUndoReport, RestoreError> {
+        let states = self.states(part.snapshot)?;
+        let planned =
+            self.plan_change(states, &|store, current, _| self.without_part(store, current, part))?;
+        Ok(TextUndoReport::of(planned))
+    }
+
     /// Takes a part of a text back. The state before is kept as a further snapshot of the session.
     ///
     /// # Errors
@@ -50,14 +68,13 @@ impl SnapshotManager {
         part: &TextPart,
         runs_at_work: &RunsAtWork,
     ) -> Result<TextUndoReport, RestoreError> {
-        let Carried { wanted, restore } = self.carry_out_change(
+        let carried = self.carry_out_change(
             part.snapshot,
             runs_at_work,
             &|store, current, _| self.without_part(store, current, part),
             || (),
         )?;
-        let conflict = wanted.conflicts.into_iter().next().map(|conflict| conflict.reason);
-        Ok(TextUndoReport { conflict, restore })
+        Ok(TextUndoReport::of(carried))
     }
 
     /// The present state without the part.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::cli::render::{
-    DiffOptions, LineKind, MarkedLine, RenderError, marked_lines, renamed_lines, without_hunk,
+    DiffOptions, LineKind, MarkedLine, RenderError, marked_lines, renamed_lines, without_hunks,
     write_patch,
 };
 use crate::cli::repositories::{Repositories, Told};
@@ -134,16 +134,16 @@ impl<'a> States<'a> {
         newer.is_ok_and(|it| it.manifest.merkle_root == self.merkle_roots[1])
     }
 
-    /// The newer text of a file without one of its hunks, by its number from 0 and its header.
-    pub(crate) fn without_hunk(
+    /// The newer text of a file without some of its hunks, each by its number from 0 and its header.
+    pub(crate) fn without_hunks(
         &self,
         change: &Change,
-        hunk: (usize, &str),
+        hunks: &[(usize, &str)],
         options: &DiffOptions<'_>,
     ) -> Result<Option<Vec<u8>>, StoreError> {
         let (mut old, mut new) = (self.old_states(), self.new_states());
         match difference(change, &mut old, &mut new)? {
-            Some(found) => without_hunk(&found, hunk, options),
+            Some(found) => without_hunks(&found, hunks, options),
             None => Ok(None),
         }
     }

@@ -4,6 +4,7 @@
 //! The texts are harmless for a terminal: control characters, marks that reorder text and
 //! characters without a width are escaped, and a tab is spaces.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -225,15 +226,15 @@ fn hunks(
     true
 }
 
-/// The newer text of a changed file without one of its hunks, as [`marked_lines`] counts them from
-/// 0. `header`: the line above the hunk. `None`: a state of the file is no text, or the hunk has
-/// other lines by now, as where the search for a small difference ended early.
+/// The newer text of a changed file without some of its hunks. Each has its number, as
+/// [`marked_lines`] counts them from 0, and the line above it. `None`: a state of the file is no
+/// text, or a hunk has other lines by now, as where the search for a small difference ended early.
 ///
 /// # Errors
 /// When contents cannot be read.
-pub fn without_hunk(
+pub fn without_hunks(
     difference: &Difference,
-    (index, header): (usize, &str),
+    unwanted: &[(usize, &str)],
     options: &DiffOptions<'_>,
 ) -> Result<Option<Vec<u8>>, StoreError> {
     let pair = std::slice::from_ref(difference);
@@ -245,14 +246,20 @@ pub fn without_hunk(
     };
     let diff = LineDiff::new(&texts.old, &texts.new, options.timeout);
     let hunks = diff.hunks(options.context_lines);
-    let Some(hunk) = hunks.get(index) else { return Ok(None) };
-    let (old, new) = extent(hunk);
-    if hunk_header(&old, &new) != header {
-        return Ok(None);
-    }
     let (lines_before, lines_after) = (diff.old(), diff.new_lines());
-    let parts = [&lines_after[..new.start], &lines_before[old], &lines_after[new.end..]];
-    Ok(Some(parts.concat().concat()))
+    let (mut text, mut done) = (Vec::new(), 0);
+    let unwanted: BTreeMap<usize, &str> = unwanted.iter().copied().collect();
+    for (index, header) in unwanted {
+        let Some(hunk) = hunks.get(index) else { return Ok(None) };
+        let (old, new) = extent(hunk);
+        if hunk_header(&old, &new) != header {
+            return Ok(None);
+        }
+        text.extend([&lines_after[done..new.start], &lines_before[old]].concat().concat());
+        done = new.end;
+    }
+    text.extend(lines_after[done..].concat());
+    Ok(Some(text))
 }
 
 fn hunk_header(old: &Range<usize>, new: &Range<usize>) -> String {
@@ -365,18 +372,24 @@ mod tests {
             .collect();
         assert_eq!(headers.len(), 3);
         let without = |at: usize, header: &str| {
-            without_hunk(&diff.differences[0], (at, header), &diff.options()).unwrap()
+            without_hunks(&diff.differences[0], &[(at, header)], &diff.options()).unwrap()
         };
         assert_eq!(without(0, &headers[0]).unwrap(), text(&[20, 38]));
         assert_eq!(without(1, &headers[1]).unwrap(), text(&[2, 38]));
         assert_eq!(without(2, &headers[2]).unwrap(), text(&[2, 20]));
+        let both = [(2, headers[2].as_str()), (0, headers[0].as_str())];
+        let without_both = without_hunks(&diff.differences[0], &both, &diff.options()).unwrap();
+        assert_eq!(without_both.unwrap(), text(&[20]));
         // Another hunk than the one that was looked at.
         assert_eq!(without(1, &headers[0]), None);
         assert_eq!(without(3, &headers[2]), None);
         let mut made = TestDiff::new();
         made.add("/p/b", None, file(b"x\n"));
         let header = "@@ -0,0 +1 @@";
-        assert_eq!(without_hunk(&made.differences[0], (0, header), &made.options()).unwrap(), None);
+        assert_eq!(
+            without_hunks(&made.differences[0], &[(0, header)], &made.options()).unwrap(),
+            None
+        );
     }
 
     #[test]

@@ -36,7 +36,7 @@ use std::time::Duration;
 use nono_engine::store::{ObjectSource, StoreError};
 
 pub use full::write_full;
-pub use marked::{LineKind, MarkedLine, marked_lines, renamed_lines, shown, without_hunk};
+pub use marked::{LineKind, MarkedLine, marked_lines, renamed_lines, shown, without_hunks};
 pub use measure::{absolute_time, byte_size, relative_time, size_delta};
 pub use palette::Palette;
 pub use patch::{push_escaped, write_patch, write_patch_counting};

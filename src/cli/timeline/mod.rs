@@ -398,7 +398,8 @@ impl<'a> Driver<'a> {
             return Err(CliError::failed(message));
         }
         let change = &page.changes()[index];
-        let Some(without) = states.without_hunk(change, hunk, &Difference::options(states))? else {
+        let Some(without) = states.without_hunks(change, &[hunk], &Difference::options(states))?
+        else {
             return Err(CliError::failed("this hunk cannot be restored by itself: r in the list"));
         };
         let session = states.session();

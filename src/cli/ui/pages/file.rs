@@ -6,13 +6,14 @@
 
 use std::path::Path;
 
-use super::lines::{View, write};
+use super::hunks;
+use super::lines::{Headers, View, write};
 use super::session::{part_fields, part_of};
 use super::{page, path_field, path_of, time, title_of};
 use crate::cli::looking::{Renames, States};
 use crate::cli::maker::Maker;
 use crate::cli::past::Past;
-use crate::cli::render::{LineKind, MarkedLine, byte_size, size_delta};
+use crate::cli::render::{DiffOptions, LineKind, MarkedLine, byte_size, size_delta};
 use crate::cli::ui::app::App;
 use crate::cli::ui::changed::Changed;
 use crate::cli::ui::html::{Html, address, count, html};
@@ -126,7 +127,14 @@ pub(super) fn make(app: &App, asked: &Asked) -> Result<Answer, Failure> {
                 .number("lines")
                 .map_or(MAX_LINES, |lines| (lines as usize).clamp(MAX_LINES, 200_000));
             if !pictures(&mut out, &session, &versions, &path)? {
-                let is_cut = difference(&mut out, &states, &changed, &path, view, limit)?;
+                let index = changed.change(&path);
+                let are_chosen =
+                    index.is_some_and(|index| hunks::are_chosen(&states, &changed, index));
+                let look = Look { view, limit, are_chosen };
+                let is_cut = difference(&mut out, &states, &changed, index, look)?;
+                if are_chosen {
+                    hunks::form(&mut out, asked);
+                }
                 if is_cut {
                     let more = (limit * 4).to_string();
                     let mut with = fields.clone();
@@ -161,16 +169,25 @@ fn raw_address(id: &str, number: u64, path: &Path, is_picture: bool) -> String {
     address("/raw", &[("id", id), ("n", &number), ("path", &path), ("show", show)])
 }
 
+/// How the lines of a change are written.
+#[derive(Clone, Copy)]
+struct Look {
+    view: View,
+    /// Maximum number of lines.
+    limit: usize,
+    /// Whether hunks are chosen.
+    are_chosen: bool,
+}
+
 /// Writes the lines of a change. Whether there are more.
 fn difference(
     out: &mut Html,
     states: &States<'_>,
     changed: &Changed,
-    path: &Path,
-    view: View,
-    limit: usize,
+    index: Option<usize>,
+    look: Look,
 ) -> Result<bool, Failure> {
-    let Some(index) = changed.change(path) else {
+    let Some(index) = index else {
         html!(
             out,
             "<p class=\"soft empty-list\">This file did not change here. Its history names \
@@ -178,25 +195,30 @@ fn difference(
         );
         return Ok(false);
     };
-    let (lines, is_cut) = lines_of(states, changed, index, limit)?;
+    let (lines, is_cut) = lines_of(states, changed, index, look.limit)?;
     if lines.iter().all(|line| line.kind == LineKind::File) {
         html!(out, "<p class=\"soft empty-list\">The contents are the same.</p>");
     }
     if let Some(title) = lines.iter().find(|line| line.kind == LineKind::File) {
         html!(out, "<p class=\"soft file-title\">{}</p>", title.text);
     }
-    write(out, &lines, view);
+    write(out, &lines, look.view, Headers::new(look.are_chosen));
     Ok(is_cut)
 }
 
+/// How the lines of a file are found.
+pub(super) fn options<'a>(states: &'a States<'_>) -> DiffOptions<'a> {
+    DiffOptions { max_file_bytes: MAX_FILE_BYTES, ..states.options() }
+}
+
+/// The lines of a change, and whether there are more.
 fn lines_of(
     states: &States<'_>,
     changed: &Changed,
     index: usize,
     limit: usize,
 ) -> Result<(Vec<MarkedLine>, bool), Failure> {
-    let mut options = states.options();
-    options.max_file_bytes = MAX_FILE_BYTES;
+    let options = options(states);
     let mut lines = Vec::new();
     let mut take = |line| {
         lines.push(line);
@@ -422,7 +444,7 @@ pub(in crate::cli::ui) fn export_file(
     let store = Catalog::store_of(session)?;
     let states = States::new(session, &store, &old, &new)?;
     let (lines, is_cut) = lines_of(&states, changed, index, MAX_LINES)?;
-    write(out, &lines, View::Unified);
+    write(out, &lines, View::Unified, Headers::new(false));
     if is_cut {
         html!(out, "<p class=\"soft\">The lines after these are left out.</p>");
     }

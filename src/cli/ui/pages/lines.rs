@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::hunks;
 use crate::cli::looking::Token;
 use crate::cli::render::{LineKind, MarkedLine};
 use crate::cli::ui::html::{Html, html};
@@ -32,13 +33,35 @@ struct Numbered<'a> {
     new: Option<usize>,
 }
 
+/// The lines above hunks.
+pub(super) struct Headers {
+    /// Whether each has a box with which its hunk is chosen.
+    pub(super) are_chosen: bool,
+    written: usize,
+}
+
+impl Headers {
+    pub(super) fn new(are_chosen: bool) -> Self {
+        Self { are_chosen, written: 0 }
+    }
+
+    fn write(&mut self, out: &mut Html, text: &str) {
+        if self.are_chosen {
+            hunks::choice(out, self.written, text);
+        } else {
+            html!(out, "{}", text);
+        }
+        self.written += 1;
+    }
+}
+
 /// Writes lines; the title of the file is not among them.
-pub(super) fn write(out: &mut Html, lines: &[MarkedLine], view: View) {
+pub(super) fn write(out: &mut Html, lines: &[MarkedLine], view: View, mut headers: Headers) {
     let colours = colours(lines);
     let numbered = numbered(lines, &colours);
     match view {
-        View::Unified => unified(out, &numbered),
-        View::Split => split(out, &numbered),
+        View::Unified => unified(out, &numbered, &mut headers),
+        View::Split => split(out, &numbered, &mut headers),
     }
 }
 
@@ -81,7 +104,7 @@ fn first_of_hunk(text: &str) -> Option<usize> {
     digits[..end].parse().ok()
 }
 
-fn unified(out: &mut Html, lines: &[Numbered<'_>]) {
+fn unified(out: &mut Html, lines: &[Numbered<'_>], headers: &mut Headers) {
     html!(
         out,
         "<table class=\"diff unified\"><colgroup><col class=\"n\"><col class=\"n\"><col></colgroup>\
@@ -93,7 +116,9 @@ fn unified(out: &mut Html, lines: &[Numbered<'_>]) {
             LineKind::Removed => ("removed", "−"),
             LineKind::Same => ("same", " "),
             LineKind::Hunk => {
-                html!(out, "<tr class=\"hunk\"><td colspan=\"3\">{}</td></tr>", it.line.text);
+                html!(out, "<tr class=\"hunk\"><td colspan=\"3\">");
+                headers.write(out, &it.line.text);
+                html!(out, "</td></tr>");
                 continue;
             }
             _ => {
@@ -111,7 +136,7 @@ fn unified(out: &mut Html, lines: &[Numbered<'_>]) {
     html!(out, "</tbody></table>");
 }
 
-fn split(out: &mut Html, lines: &[Numbered<'_>]) {
+fn split(out: &mut Html, lines: &[Numbered<'_>], headers: &mut Headers) {
     html!(
         out,
         "<table class=\"diff split\"><colgroup><col class=\"n\"><col><col class=\"n\"><col>\
@@ -143,9 +168,14 @@ fn split(out: &mut Html, lines: &[Numbered<'_>]) {
                 }
                 at += removed + added;
             }
-            kind => {
-                let class = if kind == LineKind::Hunk { "hunk" } else { "remark" };
-                html!(out, "<tr class=\"{}\"><td colspan=\"4\">{}</td></tr>", class, it.line.text);
+            LineKind::Hunk => {
+                html!(out, "<tr class=\"hunk\"><td colspan=\"4\">");
+                headers.write(out, &it.line.text);
+                html!(out, "</td></tr>");
+                at += 1;
+            }
+            _ => {
+                html!(out, "<tr class=\"remark\"><td colspan=\"4\">{}</td></tr>", it.line.text);
                 at += 1;
             }
         }
@@ -243,7 +273,7 @@ mod tests {
     fn both_views_have_each_line_and_no_markup_of_it() {
         for (view, rows) in [(View::Unified, 6), (View::Split, 5)] {
             let mut out = Html::default();
-            write(&mut out, &lines(), view);
+            write(&mut out, &lines(), view, Headers::new(false));
             let text = out.into_text();
             assert_eq!(text.matches("<tr").count(), rows, "{text}");
             assert!(text.contains("<mark class=\"\">four</mark> &lt;b&gt;"), "{text}");

@@ -7,6 +7,7 @@ mod events;
 mod file;
 #[cfg(feature = "mount")]
 mod forks;
+mod hunks;
 mod lines;
 mod overview;
 mod search;

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use super::hunks;
 use super::{form_token, hidden, page, path_of, time, title_of};
 use crate::cli::repositories::{Repositories, Told, conflict_text};
 use crate::cli::restoring::refuse_half_way;
@@ -15,7 +16,10 @@ use crate::cli::ui::changed::{Changed, Part};
 use crate::cli::ui::html::{Html, address, count, html, plural};
 use crate::cli::ui::server::{Answer, Asked, Failure};
 use nono_engine::diff::{Change, ChangeType};
-use nono_engine::restore::{OnConflict, RestoreOptions, RestoreReport, Selection, StepUndoOptions};
+use nono_engine::restore::{
+    OnConflict, RestoreOptions, RestoreReport, RunsAtWork, Selection, StepUndoOptions, TextPart,
+    TextUndoReport,
+};
 use nono_engine::session::{SessionSummary, steps};
 use nono_engine::snapshot::{SessionDir, SnapshotManager};
 
@@ -34,8 +38,13 @@ struct Undo {
 }
 
 enum Work {
-    Restore { number: u64, options: Box<RestoreOptions> },
+    Restore {
+        number: u64,
+        options: Box<RestoreOptions>,
+    },
     Steps(Vec<u64>),
+    /// Hunks of one file.
+    Text(TextPart),
 }
 
 /// The changes that an undo made, or would make.
@@ -109,6 +118,10 @@ impl Undo {
                 };
                 (name, Work::Steps(numbers))
             }
+            "hunks" => {
+                let (name, part) = hunks::chosen(app, &session, asked)?;
+                (name, Work::Text(part))
+            }
             "state" => {
                 let number =
                     asked.number("to").ok_or_else(|| Failure::wrong("which state is meant?"))?;
@@ -146,6 +159,7 @@ impl Undo {
                 let report = self.manager.plan_step_undo(numbers, &self.step_options())?;
                 Report::of(report.restore, report.step_conflicts)
             }
+            Work::Text(part) => Report::of_text(self.manager.plan_text_undo(part)?, part),
         })
     }
 
@@ -158,6 +172,10 @@ impl Undo {
                 self.manager.refuse_restored_since(self.summary.restore_count)?;
                 let report = self.manager.undo_steps(numbers, &self.step_options())?;
                 Report::of(report.restore, report.step_conflicts)
+            }
+            Work::Text(part) => {
+                self.manager.refuse_restored_since(self.summary.restore_count)?;
+                Report::of_text(self.manager.undo_text(part, &RunsAtWork::default())?, part)
             }
         })
     }
@@ -206,6 +224,14 @@ impl Report {
     }
 }
 
+impl Report {
+    fn of_text(report: TextUndoReport, part: &TextPart) -> Self {
+        let mut made = Self::of(report.restore, Vec::new());
+        made.staying.extend(report.conflict.map(|reason| (part.path.clone(), reason)));
+        made
+    }
+}
+
 /// The plan, with the question.
 pub(super) fn plan(app: &App, asked: &Asked) -> Result<Answer, Failure> {
     let undo = Undo::of(app, asked)?;
@@ -248,7 +274,7 @@ fn plan_page(app: &App, asked: &Asked, undo: &Undo, planned: &Report, note: Opti
             hidden(&mut out, key, asked.get(key));
         }
     }
-    for key in ["path", "step"] {
+    for key in ["path", "step", "hunk"] {
         for value in asked.all(key) {
             hidden(&mut out, key, value);
         }
