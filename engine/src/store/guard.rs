@@ -14,7 +14,9 @@ const LOCK_NAME: &str = ".lock";
 const GENERATION_NAME: &[u8] = b".generation";
 const FORMAT_NAME: &[u8] = b".format";
 /// The version of everything in a store that another program would misread.
-const FORMAT: &[u8] = b"1\n";
+const FORMAT: u32 = 1;
+/// A longer file is no number of a format.
+const MAX_FORMAT_BYTES: u64 = 11;
 
 /// The store's lock, released when dropped.
 #[derive(Debug)]
@@ -150,7 +152,8 @@ impl LocalStore {
     /// When it cannot be written.
     pub fn renew_generation(&self) -> Result<[u8; 16], StoreError> {
         if self.dir().try_stat(FORMAT_NAME)?.is_none() {
-            self.dir().replace_file(FORMAT_NAME, FORMAT, 0o600, true)?;
+            let text = format!("{FORMAT}\n");
+            self.dir().replace_file(FORMAT_NAME, text.as_bytes(), 0o600, true)?;
         }
         let generation = sys::random_bytes()?;
         self.dir().replace_file(GENERATION_NAME, &generation, 0o600, true)?;
@@ -162,12 +165,18 @@ impl LocalStore {
 /// format than this, or none.
 ///
 /// # Errors
-/// [`StoreError::OtherFormat`], or a failed read.
+/// [`StoreError::NewerFormat`], [`StoreError::OtherFormat`], or a failed read.
 pub(super) fn check_format(objects: &Dir) -> Result<(), StoreError> {
     let other = || Err(StoreError::OtherFormat { path: objects.path().to_owned() });
-    match objects.read(FORMAT_NAME, FORMAT.len() as u64) {
-        Ok(found) if found == FORMAT => Ok(()),
-        Ok(_) => other(),
+    match objects.read(FORMAT_NAME, MAX_FORMAT_BYTES) {
+        Ok(text) => match format_in(&text) {
+            Some(FORMAT) => Ok(()),
+            Some(found) if found > FORMAT => {
+                let path = objects.path().to_owned();
+                Err(StoreError::NewerFormat { path, found, known: FORMAT })
+            }
+            _ => other(),
+        },
         Err(error) if error.is_gone() => match objects.try_stat(GENERATION_NAME)? {
             None => Ok(()),
             Some(_) => other(),
@@ -183,6 +192,13 @@ pub(super) fn check_format(objects: &Dir) -> Result<(), StoreError> {
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// The number in the file of the format: digits and a newline, and nothing else.
+fn format_in(text: &[u8]) -> Option<u32> {
+    let digits = text.strip_suffix(b"\n")?;
+    let is_plain = digits.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(digits).ok().filter(|_| is_plain)?.parse().ok()
 }
 
 impl LocalStore {
@@ -228,15 +244,25 @@ mod tests {
     fn a_store_of_another_format_is_refused_and_nothing_in_it_is_touched() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("objects");
+        LocalStore::create(&path).unwrap().ensure_generation().unwrap();
+        assert_eq!(std::fs::read(path.join(".format")).unwrap(), b"1\n");
+        LocalStore::open(&path).unwrap();
+        for (newer, number) in [(&b"2\n"[..], 2), (b"4294967295\n", u32::MAX)] {
+            std::fs::write(path.join(".format"), newer).unwrap();
+            let error = LocalStore::open(&path).unwrap_err();
+            let StoreError::NewerFormat { found, known, .. } = &error else { panic!("{error}") };
+            assert_eq!((*found, *known), (number, FORMAT));
+            assert!(!error.is_damage());
+            assert_eq!(std::fs::read(path.join(".format")).unwrap(), newer);
+        }
         let refused = || {
             let error = LocalStore::open(&path).unwrap_err();
             assert!(matches!(&error, StoreError::OtherFormat { .. }), "{error}");
             assert!(!error.is_damage());
         };
-        LocalStore::create(&path).unwrap().ensure_generation().unwrap();
-        assert_eq!(std::fs::read(path.join(".format")).unwrap(), b"1\n");
-        LocalStore::open(&path).unwrap();
-        for other in [&b"2\n"[..], b"", b"1", b"1\nmore"] {
+        for other in
+            [&b""[..], b"0\n", b"1", b"+1\n", b"1\nmore", b"4294967296\n", b"99999999999\n"]
+        {
             std::fs::write(path.join(".format"), other).unwrap();
             refused();
         }

@@ -118,7 +118,20 @@ pub enum StoreError {
         /// Where it is.
         path: PathBuf,
     },
-    /// Another version of the program made the store.
+    /// A newer nono made the store.
+    #[error(
+        "the store {} has format {found}, and this nono knows format {known}: use a newer nono",
+        Shown::path(path)
+    )]
+    NewerFormat {
+        /// Where it is.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+        /// The newest format that this program reads.
+        known: u32,
+    },
+    /// The store does not say its format, or has one that was given up.
     #[error(
         "the store {} has a format that this nono does not read: use the nono that made it, \
          or move it away and begin a new one",
@@ -146,9 +159,11 @@ impl StoreError {
             | Self::Corrupt { .. }
             | Self::CorruptPack { .. }
             | Self::Undecodable { .. } => true,
-            Self::NewerPack { .. } | Self::OtherFormat { .. } | Self::Io(_) | Self::Cancelled => {
-                false
-            }
+            Self::NewerPack { .. }
+            | Self::NewerFormat { .. }
+            | Self::OtherFormat { .. }
+            | Self::Io(_)
+            | Self::Cancelled => false,
         }
     }
 }
