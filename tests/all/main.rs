@@ -94,6 +94,7 @@ mod random;
 mod read_only;
 mod readme;
 mod reference;
+mod releasing;
 mod remote_places;
 mod remotes;
 mod removed_snapshots;
