@@ -26,7 +26,7 @@ use nono_engine::walk::{ExclusionConfig, GitDirectories, Ignored};
 /// back what the last one here did. `nono mount` shows all recorded states as read-only folders,
 /// `nono restore` brings any of them back.
 #[derive(Debug, Parser)]
-#[command(name = "nono", version, propagate_version = true)]
+#[command(name = "nono", version, propagate_version = true, disable_help_subcommand = true)]
 pub(super) struct Arguments {
     #[command(flatten)]
     pub(super) output: OutputArgs,
@@ -160,6 +160,8 @@ pub(super) enum Command {
     Completions(commands::completions::CompletionsArgs),
     /// Show a page of the manual, or install all of them for `man`
     Man(commands::man::ManArgs),
+    /// Print the help of a command, or a page of the documentation
+    Help(commands::help::HelpArgs),
     /// Serve the past of this project to a coding agent, as tools
     ///
     /// The protocol on stdin and stdout is the Model Context Protocol.

@@ -63,7 +63,8 @@ pub(super) fn program() -> clap::Command {
     let (short, long) = (short_list(&program), long_list(&program));
     let examples = program.get_after_help().cloned().unwrap_or_default();
     let more = "`nono COMMAND -h` explains a command, and `nono --help` each of them in a line. \
-                `nono man COMMAND` shows a page of the manual.";
+                `nono man COMMAND` shows a page of the manual, `nono help` lists the pages of \
+                the documentation.";
     let older = "`nono COMMAND --help` explains a command, `nono man COMMAND` shows its page of \
                  the manual.\nEach command of `nono rollback` works without that word: `nono diff` \
                  is `nono rollback diff`.";

@@ -10,6 +10,7 @@ mod agent_grants;
 mod args;
 mod argument;
 mod background;
+mod book;
 mod checkpoints;
 mod commands;
 mod commits;
@@ -225,6 +226,7 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
         Command::Mcp(args) => commands::mcp::run(&args, &store),
         Command::Completions(args) => commands::completions::run(&args, context),
         Command::Man(args) => commands::man::run(&args, context),
+        Command::Help(args) => commands::help::run(&args, context),
         Command::Undo(args) => commands::undo::run(&args.undo, &finished, &store, context),
         Command::Redo(args) => commands::redo::run(&args, &finished, &store, context),
         Command::Steps(args) => commands::steps::run(&args, &store, context),

@@ -12,6 +12,7 @@ mod beside;
 mod bisect;
 mod blaming;
 mod blocked;
+mod book;
 mod chunks;
 mod command_meaning;
 mod completing;

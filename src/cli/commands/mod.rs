@@ -25,6 +25,7 @@ pub(super) mod find;
 #[cfg(feature = "mount")]
 pub(super) mod fork;
 pub(super) mod grep;
+pub(super) mod help;
 pub(super) mod hook;
 pub(super) mod import;
 pub(super) mod list;

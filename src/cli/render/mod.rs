@@ -13,6 +13,7 @@ pub mod columns;
 mod entries;
 mod full;
 mod lines;
+pub mod markdown;
 mod marked;
 mod measure;
 mod palette;
