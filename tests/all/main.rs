@@ -1,6 +1,7 @@
 //! Integration tests: one binary, so that it links once.
 #![allow(missing_docs, unreachable_pub, clippy::disallowed_methods, clippy::print_stderr)]
 
+mod action;
 mod agent_install;
 mod agent_state;
 mod archive_copies;
