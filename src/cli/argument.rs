@@ -2,7 +2,7 @@
 //!
 //! A word is a state if it is a session or a snapshot of one. What is on the disk is a path all the
 //! same, unless the word is a whole id, or `latest`. A path by itself means its
-//! [newest different version](Earlier).
+//! [earlier version](Earlier).
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -89,17 +89,26 @@ pub(super) fn is_there(path: &Path) -> bool {
 pub(super) enum Recorded {
     /// A version that differs from what is there now.
     Other(Box<Earlier>),
-    /// Nothing that differs. With the recorded version that is there now, if one is.
-    Same(Option<Box<Earlier>>),
+    /// No earlier version that differs.
+    Same {
+        /// The recorded version that is there now, if one is.
+        now: Option<Box<Earlier>>,
+        /// The newest one that differs and was taken back.
+        taken_back: Option<Place>,
+    },
     /// No session holds the path.
     Nothing,
 }
 
-/// The newest version of a path that was recorded here and differs from what is there now.
+/// The version of a path that stood before what is there now, or that is there now.
 pub(super) struct Earlier {
     pub(super) past: Past,
     pub(super) path: PathBuf,
     pub(super) version: Version,
+    /// The newest snapshot that has it.
+    place: Place,
+    /// Whether an undo or a restore kept what is there now on purpose.
+    pub(super) keeps_now: bool,
     /// Sessions that cannot be asked: they may have a newer one.
     pub(super) damaged: Vec<Damaged>,
 }
@@ -123,18 +132,22 @@ impl Earlier {
             };
         };
         let now = now_of(&history, newest)?;
-        let different = history.newest_different(&now, &past.objects).cloned();
+        let owned = |(version, place): (&Version, &Place)| (version.clone(), place.clone());
+        let keeps_now = history.is_kept(&now);
+        let earlier = history.earlier(&now, &past.objects).map(owned);
+        let taken_back = history.taken_back(&now, &past.objects).map(|(_, place)| place.clone());
         let same = match now {
-            Now::Version(index) => history.versions.get(index).cloned(),
+            Now::Version(index) => history.versions.get(index),
             Now::Gone | Now::Unrecorded { .. } => None,
         };
+        let newest = |version: &Version| version.places.last().unwrap_or(version.first()).clone();
+        let same = same.map(|version| (version.clone(), newest(version)));
         let path = history.path;
-        Ok(match (different, same) {
-            (Some(version), _) => Recorded::Other(Box::new(Self { path, version, past, damaged })),
-            (None, Some(version)) => {
-                Recorded::Same(Some(Box::new(Self { path, version, past, damaged })))
-            }
-            (None, None) => Recorded::Same(None),
+        let of =
+            |(version, place)| Box::new(Self { path, version, place, keeps_now, past, damaged });
+        Ok(match earlier {
+            Some(earlier) => Recorded::Other(of(earlier)),
+            None => Recorded::Same { now: same.map(of), taken_back },
         })
     }
 
@@ -157,15 +170,7 @@ impl Earlier {
                 }
                 None => not_held(typed),
             }),
-            Recorded::Same(_) => {
-                let message =
-                    format!("no version of {path} that was recorded here differs from now");
-                let error = CliError::failed(message);
-                Err(match shell_word(typed) {
-                    Some(word) => error.with_hint(format!("all versions: {NONO} log {word}")),
-                    None => error,
-                })
-            }
+            Recorded::Same { taken_back, .. } => Err(none_earlier(typed, taken_back.as_ref())),
         }
     }
 
@@ -179,7 +184,7 @@ impl Earlier {
         catalog: &Catalog,
     ) -> Result<Self, CliError> {
         match Self::find(typed, catalog)? {
-            Recorded::Same(Some(same)) => Ok(*same),
+            Recorded::Same { now: Some(same), .. } => Ok(*same),
             _ => Self::require(typed, doubt, catalog),
         }
     }
@@ -189,18 +194,12 @@ impl Earlier {
         name_damaged(&self.damaged, context)
     }
 
-    /// The newest snapshot that has it: of what changed after that, the least is no part of its
-    /// session.
-    fn place(&self) -> &Place {
-        self.version.places.last().unwrap_or(self.version.first())
-    }
-
     /// The session of [the snapshot](Self::number) that has it.
     ///
     /// # Errors
     /// When it was removed meanwhile.
     pub(super) fn session(&self) -> Result<&SessionDir, CliError> {
-        let id = &self.place().session_id;
+        let id = &self.place.session_id;
         let found = self.past.sessions.iter().find(|session| session.id() == *id);
         found.ok_or_else(|| CliError::failed(format!("session {id} is gone")))
     }
@@ -213,7 +212,30 @@ impl Earlier {
 
     /// The number of the newest snapshot that has it.
     pub(super) fn number(&self) -> u64 {
-        self.place().number
+        self.place.number
+    }
+}
+
+/// The error for a path of which no earlier version differs. `taken_back`: one that an undo or a
+/// restore went back over.
+fn none_earlier(typed: &Path, taken_back: Option<&Place>) -> CliError {
+    let path = Shown::path(typed);
+    let word = shell_word(typed);
+    let Some(place) = taken_back else {
+        let message = format!("no version of {path} that was recorded here differs from now");
+        let error = CliError::failed(message);
+        return match word {
+            Some(word) => error.with_hint(format!("all versions: {NONO} log {word}")),
+            None => error,
+        };
+    };
+    let message = format!("no version of {path} from before what is there now differs");
+    let error = CliError::failed(message);
+    match word {
+        Some(word) => {
+            error.with_hint(format!("what was taken back: {NONO} restore {place} --force {word}"))
+        }
+        None => error,
     }
 }
 

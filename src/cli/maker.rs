@@ -11,7 +11,7 @@ use super::shell_word::command_line;
 use nono_engine::history::{Origin, Place, Version};
 use nono_engine::path_text::Shown;
 use nono_engine::session::SessionSummary;
-use nono_engine::snapshot::{SnapshotKind, StepEntry, StepKind};
+use nono_engine::snapshot::{RestoreCommand, StepEntry, StepKind};
 
 /// The maker of the state that a snapshot, or a restore of it, is the first to have.
 #[derive(Clone, Copy)]
@@ -164,10 +164,10 @@ impl<'a> Maker<'a> {
 
     /// The command that restored the state.
     fn restoring_command(&self) -> &'static str {
-        match (self.place.kind, self.place.number) {
-            (SnapshotKind::Safety, _) => "nono redo",
-            (_, 0) => "nono undo",
-            _ => "nono restore",
+        match self.place.restored {
+            Some(RestoreCommand::Undo) => "nono undo",
+            Some(RestoreCommand::Redo) => "nono redo",
+            Some(RestoreCommand::Restore) | None => "nono restore",
         }
     }
 }

@@ -76,7 +76,7 @@ fn a_run_its_undo_and_its_redo_are_followed_and_told_again_from_any_cursor() {
     let redo = following.until("redo");
     assert_eq!(redo.last().unwrap()["snapshot"], last["safety_snapshot"]);
     fixture.nono(&["restore", &id, "kept", "--yes"]).success();
-    let part = following.until("undo");
+    let part = following.until("restore");
     assert_eq!(part.last().unwrap()["partial"], true);
     fixture.nono(&["cleanup", &id, "--yes"]).success();
     let gone = following.until("session_removed");

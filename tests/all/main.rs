@@ -39,6 +39,7 @@ mod full_store;
 mod git_directories;
 mod git_elsewhere;
 mod git_history;
+mod going_back;
 mod grants;
 mod growth;
 mod held;

@@ -13,7 +13,8 @@ use super::EventError;
 use super::fact::{Damage, Fact, Record, Restored};
 use crate::layout;
 use crate::snapshot::{
-    ManifestError, RestoreRecord, SessionDir, SessionMetadata, SessionOrigin, StepEntry,
+    ManifestError, RestoreCommand, RestoreRecord, SessionDir, SessionMetadata, SessionOrigin,
+    StepEntry,
 };
 use crate::sys::{self, Dir, DirWatch, FileTime, Stat};
 
@@ -359,7 +360,7 @@ fn add_restores(
     for (at, record) in restores.iter().enumerate() {
         let restore = at as u64;
         if !seen.restores.contains(&restore) {
-            facts.push((record.at, restore_fact(record, &restores[..at], restore)));
+            facts.push((record.at, restore_fact(record, restore)));
         }
         if record.left_some && !seen.conflicts.contains(&restore) {
             facts.push((record.at, Fact::Conflict { restore, snapshot: record.snapshot }));
@@ -367,8 +368,8 @@ fn add_restores(
     }
 }
 
-/// The kind of a restore, by those before it.
-fn restore_fact(record: &RestoreRecord, before: &[RestoreRecord], restore: u64) -> Fact {
+/// The kind of a restore, by its command.
+fn restore_fact(record: &RestoreRecord, restore: u64) -> Fact {
     let restored = Restored {
         restore,
         snapshot: record.snapshot,
@@ -376,13 +377,9 @@ fn restore_fact(record: &RestoreRecord, before: &[RestoreRecord], restore: u64) 
         partial: record.is_partial && !record.undoes_steps,
         steps: record.undoes_steps,
     };
-    if record.undoes_steps {
-        Fact::Undo(restored)
-    } else if record.is_redo(before) {
-        Fact::Redo(restored)
-    } else if record.snapshot == 0 {
-        Fact::Undo(restored)
-    } else {
-        Fact::Restore(restored)
+    match record.command {
+        RestoreCommand::Undo => Fact::Undo(restored),
+        RestoreCommand::Redo => Fact::Redo(restored),
+        RestoreCommand::Restore => Fact::Restore(restored),
     }
 }

@@ -81,7 +81,7 @@ fn each_fact_is_given_once_and_any_cursor_gives_those_behind_it() {
     // Each restore has its safety snapshot, which begins before it.
     let mut later = kinds(&all[3..]);
     assert_eq!(later.pop().unwrap(), "push");
-    assert_eq!(later, ["snapshot", "undo", "snapshot", "redo"]);
+    assert_eq!(later, ["snapshot", "restore", "snapshot", "restore"]);
     for (at, event) in all.iter().enumerate() {
         let cursor = event.cursor.to_string().parse().unwrap();
         let behind = EventStream::new(&store.root(), Some(cursor)).batch().unwrap();

@@ -18,6 +18,7 @@ mod matching;
 mod now;
 mod objects;
 mod snapshots;
+mod taken_back;
 mod text;
 mod versions;
 

@@ -6,7 +6,9 @@ use jiff::Timestamp;
 
 use super::error::{Damaged, HistoryError};
 use crate::object::ContentHash;
-use crate::snapshot::{Recency, SessionDir, SessionMetadata, SnapshotKind, SnapshotManifest};
+use crate::snapshot::{
+    Recency, RestoreCommand, SessionDir, SessionMetadata, SnapshotKind, SnapshotManifest,
+};
 
 /// A snapshot. Shown as `ID/N`, which is what names it everywhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +25,8 @@ pub struct Place {
     pub merkle_root: ContentHash,
     /// Whether an archive brought it, so that nothing here recorded it.
     pub received: bool,
+    /// Of a state that a restore brought back: the command that did.
+    pub restored: Option<RestoreCommand>,
 }
 
 impl fmt::Display for Place {
@@ -50,6 +54,7 @@ impl Place {
             timestamp: manifest.timestamp,
             kind: manifest.kind,
             merkle_root: manifest.merkle_root,
+            restored: None,
         }
     }
 

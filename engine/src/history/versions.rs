@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use super::error::{Damaged, HistoryError};
 use super::now::Now;
 use super::snapshots::{Place, each_snapshot};
+use super::taken_back::{Restores, TakenBack};
 use crate::diff::{self, Difference, EntryState, Lookup};
 use crate::object::{ContentHash, Node};
 use crate::snapshot::{NotCapturedSet, RestoreRecord, SessionDir, SnapshotKind, SnapshotManifest};
@@ -23,6 +24,8 @@ pub struct PathHistory {
     pub path: PathBuf,
     /// Its versions, newest first. None if no session ever held the path.
     pub versions: Vec<Version>,
+    /// The times of it that restores took back.
+    taken_back: Vec<TakenBack>,
     /// Sessions of which a part could not be looked at.
     pub damaged: Vec<Damaged>,
 }
@@ -58,11 +61,11 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// The origin of a state that a snapshot is the first to have. `is_restored`: a restore of that
-    /// snapshot brought it back. `had_before`: the path had a known state before.
-    pub(super) fn of(place: &Place, is_restored: bool, had_before: bool) -> Self {
+    /// The origin of a state that a snapshot is the first to have, or that a restore of it brought
+    /// back. `had_before`: the path had a known state before.
+    pub(super) fn of(place: &Place, had_before: bool) -> Self {
         match place.number {
-            _ if is_restored => Self::Restored,
+            _ if place.restored.is_some() => Self::Restored,
             _ if place.received => Self::Received,
             // A path that a session made had no state before.
             1.. if !had_before || place.kind == SnapshotKind::Ordinary => Self::Session,
@@ -73,18 +76,59 @@ impl Origin {
 }
 
 impl PathHistory {
-    /// The newest version that was recorded here and is something else than what is there now.
-    /// The writer of an archive chose its contents, so none of those is meant. `None`: none is
-    /// different.
-    pub fn newest_different(&self, now: &Now, source: &dyn ObjectSource) -> Option<&Version> {
-        let state = match now {
+    /// The version that stood before what is there now: the newest that was recorded here, differs
+    /// and is not taken back; of a path that is gone, one that is taken back before none. With the
+    /// newest of its snapshots: of what changed after that, the least is no part of its session.
+    pub fn earlier(&self, now: &Now, source: &dyn ObjectSource) -> Option<(&Version, &Place)> {
+        let stands = |place: &Place| !self.taken_back.iter().any(|it| it.has(place));
+        let earlier = self.newest_different(now, source, stands);
+        let is_gone = self.state_now(now).is_none() && !matches!(now, Now::Unrecorded { .. });
+        earlier.or_else(|| self.taken_back(now, source).filter(|_| is_gone))
+    }
+
+    /// The newest version that was recorded here and differs from what is there now, taken back or
+    /// not.
+    pub fn taken_back(&self, now: &Now, source: &dyn ObjectSource) -> Option<(&Version, &Place)> {
+        self.newest_different(now, source, |_| true)
+    }
+
+    /// Whether a restore left what is there now on purpose, or merged it: the state is neither the
+    /// one before the restore alone nor the restored one.
+    pub fn is_kept(&self, now: &Now) -> bool {
+        let Some(last) = self.taken_back.iter().max_by_key(|it| it.until) else { return false };
+        match now {
+            Now::Version(index) => {
+                let newest = self.versions.get(*index).and_then(|version| version.places.last());
+                newest.is_some_and(|place| last.has(place))
+            }
+            Now::Unrecorded { .. } => last.has_merged,
+            Now::Gone => false,
+        }
+    }
+
+    fn state_now(&self, now: &Now) -> Seen {
+        match now {
             Now::Version(index) => self.versions.get(*index)?.state.clone(),
             Now::Gone | Now::Unrecorded { .. } => None,
-        };
-        self.versions.iter().find(|version| {
+        }
+    }
+
+    /// The writer of an archive chose its contents, so none of those is meant.
+    fn newest_different(
+        &self,
+        now: &Now,
+        source: &dyn ObjectSource,
+        is_meant: impl Fn(&Place) -> bool,
+    ) -> Option<(&Version, &Place)> {
+        let state = self.state_now(now);
+        let is_other = |version: &&Version| {
             version.origin != Origin::Received
                 && version.state.is_some()
                 && !is_same(&version.state, &state, &self.path, source)
+        };
+        self.versions.iter().filter(is_other).find_map(|version| {
+            let newest = version.places.iter().rfind(|place| is_meant(place))?;
+            Some((version, newest))
         })
     }
 }
@@ -120,7 +164,7 @@ impl Version {
 }
 
 /// The state of a path in a snapshot that could hold it.
-type Seen = Option<Arc<EntryState>>;
+pub(super) type Seen = Option<Arc<EntryState>>;
 
 /// Every version of a path in these sessions, whose objects are in `source`. `forms` are those of
 /// the path, as [`super::forms_of`] gives them.
@@ -132,7 +176,14 @@ pub fn history_of(
     let (seen, damaged) = sightings_of(forms, sessions, source);
     let path = seen.last().map_or_else(|| forms[0].clone(), |last| last.form.clone());
     let versions = versions_of(seen, source);
-    PathHistory { path, versions, damaged }
+    let mut known = HashMap::new();
+    let taken_back = sessions.iter().flat_map(|session| {
+        let restores = Restores { session, forms, source, known: &mut known };
+        // The snapshots told of the damage.
+        restores.taken_back().unwrap_or_default()
+    });
+    let taken_back = taken_back.collect();
+    PathHistory { path, versions, taken_back, damaged }
 }
 
 /// The states of a path in the snapshots of these sessions, and after restores, oldest first.
@@ -147,7 +198,7 @@ pub(super) fn sightings_of(
     for (place, (state, form)) in each_snapshot(sessions, &mut damaged, |_, manifest| {
         look(forms, manifest, source, &mut known)
     }) {
-        seen.push(Sighting { place, state, form, is_restored: false });
+        seen.push(Sighting { place, state, form });
     }
     for session in sessions {
         // The snapshots tell most of it, and their damage was told.
@@ -172,7 +223,8 @@ fn versions_of(seen: Vec<Sighting>, source: &dyn ObjectSource) -> Vec<Version> {
     let mut versions: Vec<Version> = Vec::new();
     let mut here: Option<Last> = None;
     let mut received: HashMap<String, Last> = HashMap::new();
-    for Sighting { place, state, form, is_restored } in seen {
+    for Sighting { place, state, form } in seen {
+        let is_restored = place.restored.is_some();
         let is_received = place.received && !is_restored;
         let of_session = received.get(&place.session_id).filter(|_| is_received);
         let lasts = [of_session, here.as_ref()];
@@ -189,7 +241,7 @@ fn versions_of(seen: Vec<Sighting>, source: &dyn ObjectSource) -> Vec<Version> {
             // Before it was there for the first time, it was nothing.
             None if before.is_none() && state.is_none() => continue,
             None => {
-                let origin = Origin::of(&place, is_restored, before.is_some());
+                let origin = Origin::of(&place, before.is_some());
                 let (state, places) = (state.clone(), vec![place.clone()]);
                 let before = before.and_then(|last| last.state);
                 versions.push(Version { state, before, places, origin });
@@ -215,8 +267,6 @@ pub(super) struct Sighting {
     pub(super) state: Option<Arc<EntryState>>,
     /// The form in which the snapshot has the path.
     pub(super) form: PathBuf,
-    /// Whether a restore left it.
-    pub(super) is_restored: bool,
 }
 
 /// The states that the restores of a session brought back, as far as they were about the path.
@@ -231,7 +281,7 @@ fn restored_in(
         if let Some((state, form)) = look(forms, manifest, source, known)?
             && (only.is_empty() || only.contains(&form))
         {
-            restored.push(Sighting { place, state, form, is_restored: true });
+            restored.push(Sighting { place, state, form });
         }
         Ok(())
     })?;
@@ -264,13 +314,14 @@ pub(super) fn each_restore(
         };
         let mut place = Place::of(session, Some(&metadata), &target.manifest);
         place.timestamp = record.at;
+        place.restored = Some(record.command);
         see(record, place, &target.manifest, &only)?;
     }
     Ok(())
 }
 
 /// The state of the path in a snapshot, and the form in which it has it. `None`: unknown.
-fn look(
+pub(super) fn look(
     forms: &[PathBuf],
     manifest: &SnapshotManifest,
     source: &dyn ObjectSource,

@@ -69,8 +69,8 @@ use crate::diff::{Change, ChangeSummary, Comparison, Lost};
 use crate::git::RepositoryChange;
 use crate::path_text::{Shown, serde_paths};
 use crate::snapshot::{
-    CacheUse, LoadedManifest, ManifestError, RestoreRecord, SessionOrigin, SnapshotError,
-    SnapshotManager, SnapshotManifest,
+    CacheUse, LoadedManifest, ManifestError, RestoreCommand, RestoreRecord, SessionOrigin,
+    SnapshotError, SnapshotManager, SnapshotManifest,
 };
 use crate::store::{OverlayStore, read_root_tree};
 
@@ -198,6 +198,8 @@ pub struct RestoreOptions {
     pub on_conflict: OnConflict,
     /// Which paths are meant.
     pub selection: Selection,
+    /// The command, for the record of the restore.
+    pub command: RestoreCommand,
     /// The part of the state before to keep.
     pub keep_before: KeepBefore,
     /// Whether this takes back the restore before which the snapshot was taken; `selection` is then
@@ -369,6 +371,7 @@ impl SnapshotManager {
         let mut record = RestoreRecord {
             at: Timestamp::now(),
             snapshot: number,
+            command: options.command,
             safety_snapshot: None,
             is_partial: !options.is_whole() || is_first_part,
             undoes_steps: false,

@@ -150,7 +150,8 @@ impl SnapshotManager {
         let is_finished = way == Recovery::Finish;
         // Before the journal has no steps any more, as in the restore itself.
         if is_finished {
-            let Facts { is_partial, undoes_steps, has_merged, is_own_work, .. } = journal.facts;
+            let Facts { is_partial, command, undoes_steps, has_merged, is_own_work, .. } =
+                journal.facts;
             journal.facts.left_some |= !report.skipped.is_empty()
                 && self
                     .load_manifest(report.snapshot)
@@ -162,6 +163,7 @@ impl SnapshotManager {
             let record = RestoreRecord {
                 at,
                 snapshot,
+                command,
                 safety_snapshot,
                 is_partial,
                 undoes_steps,

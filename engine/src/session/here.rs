@@ -405,6 +405,7 @@ mod tests {
             has_lost_unread: false,
             undone: false,
             partly_undone: false,
+            has_kept_some: false,
             restore_count: 0,
             disk_size: 0,
             session_root: ContentHash::of(b""),

@@ -1,5 +1,6 @@
 //! One session, summed up for lists.
 
+use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -7,13 +8,13 @@ use serde::Serialize;
 
 use super::catalog::{Catalog, CatalogError};
 use super::steps::UnrecordedStep;
-use crate::diff::{self, ChangeSummary};
+use crate::diff::{self, ChangeSummary, Difference};
 use crate::object::{ContentHash, Node};
 use crate::path_text::{encode, serde_paths};
 use crate::restore::count_by_maker;
 use crate::snapshot::{
     AgentSession, ManifestError, NotCaptured, RemovedSnapshot, SessionDir, SessionMetadata,
-    SessionOrigin, SnapshotKind, SnapshotLabel, StepKind, Undone, undone,
+    SessionOrigin, SnapshotKind, SnapshotLabel, StepKind, Undone, standing, undone,
 };
 use crate::store::read_root_tree;
 use crate::sys::{self, FileKind};
@@ -104,8 +105,12 @@ pub struct SessionSummary {
     pub has_lost_unread: bool,
     /// Whether all of that is undone: its baseline was brought back, and that stands.
     pub undone: bool,
-    /// Whether that is undone but for some paths, which stayed as they were.
+    /// Whether a part of that is undone: some paths or steps alone, or all but paths that stayed as
+    /// they were.
     pub partly_undone: bool,
+    /// Whether all of it was to be undone, and some paths stayed as they were.
+    #[serde(skip)]
+    pub has_kept_some: bool,
     /// Number of restores of the session that are noted, reverted ones included.
     #[serde(skip)]
     pub restore_count: u64,
@@ -151,7 +156,10 @@ impl SessionSummary {
         metadata: SessionMetadata,
         status: SessionStatus,
     ) -> Self {
-        let undone = undone(&metadata.restores, metadata.last_recorded());
+        let undone = match undone(&metadata.restores, metadata.last_recorded()) {
+            Undone::InPart => undone_parts(session, &metadata).unwrap_or(Undone::InPart),
+            undone => undone,
+        };
         let has_landed = metadata.merge.as_ref().map(|merge| merge.is_done);
         let fork = match metadata.origin {
             SessionOrigin::Fork => session.fork_name().unwrap_or_default(),
@@ -195,7 +203,8 @@ impl SessionSummary {
             user_changes: 0,
             has_user_edits: metadata.steps.iter().any(|step| step.kind == StepKind::UserEdits),
             undone: undone == Undone::Wholly,
-            partly_undone: undone == Undone::Partly,
+            partly_undone: matches!(undone, Undone::Partly | Undone::InPart),
+            has_kept_some: undone == Undone::Partly,
             restore_count: metadata.restores.len() as u64,
             disk_size: metadata.bytes_written,
         }
@@ -261,6 +270,46 @@ impl SessionSummary {
 #[allow(clippy::trivially_copy_pass_by_ref)] // for serde
 fn is_zero(count: &usize) -> bool {
     *count == 0
+}
+
+/// How much the undos of parts that still stand took back together.
+fn undone_parts(session: &SessionDir, metadata: &SessionMetadata) -> Result<Undone, CatalogError> {
+    let (mut taken_back, mut left_some) = (HashSet::new(), false);
+    for record in standing(&metadata.restores) {
+        let Some(safety) = record.safety_snapshot.filter(|_| record.is_partial) else {
+            return Ok(Undone::InPart);
+        };
+        if record.undoes_steps {
+            return Ok(Undone::InPart);
+        }
+        let paths = session.manifest(safety)?.manifest.restores_only;
+        if record.snapshot == 0 {
+            left_some |= record.left_some;
+            taken_back.extend(paths);
+        } else {
+            taken_back.retain(|path| !paths.contains(path));
+        }
+    }
+    if taken_back.is_empty() {
+        return Ok(Undone::No);
+    }
+    let first = session.manifest(session.first_number()?)?.manifest;
+    let mut last = None;
+    for number in session.recorded_numbers()?.into_iter().rev() {
+        let manifest = session.manifest(number)?.manifest;
+        if manifest.kind == SnapshotKind::Ordinary {
+            last = Some(manifest);
+            break;
+        }
+    }
+    let Some(last) = last.filter(|_| !left_some) else { return Ok(Undone::InPart) };
+    let store = Catalog::store_of(session)?;
+    let changed = diff::compare(&store, &first.merkle_root, &last.merkle_root)?;
+    let mut changed = changed.iter().filter_map(Difference::change);
+    match changed.all(|change| taken_back.contains(&change.path)) {
+        true => Ok(Undone::Wholly),
+        false => Ok(Undone::InPart),
+    }
 }
 
 /// Whether the last ordinary snapshot shows that something is lost which the first could not read.

@@ -13,7 +13,8 @@ use super::catalog::{Catalog, CatalogError};
 use super::here::{Place, sessions_here};
 use super::summary::SessionSummary;
 use crate::snapshot::{
-    ManifestError, RestoreRecord, SessionDir, SessionOrigin, SnapshotKind, StepKind, standing,
+    ManifestError, RestoreCommand, RestoreRecord, SessionDir, SessionOrigin, SnapshotKind,
+    StepKind, standing,
 };
 
 /// The sessions here, newest first, with what was restored of them.
@@ -38,7 +39,7 @@ pub struct Redo {
     pub safety_snapshot: u64,
     /// Whether it was of a part.
     pub is_partial: bool,
-    /// Whether it undid a session, or a part of one: what it restored was the baseline.
+    /// Whether it was an undo of a session, or of a part of one.
     pub is_undo: bool,
     /// How many restores of the session were known when this was decided.
     pub restore_count: u64,
@@ -184,7 +185,8 @@ impl History {
         if let Some(by) = self.recorded_since(&record, summary)? {
             return Ok(Err(NoRedo::Cleared { by, session_id, safety_snapshot }));
         }
-        let is_undo = record.snapshot == 0 && !record.undoes_steps;
+        let is_undo =
+            record.command == RestoreCommand::Undo && record.snapshot == 0 && !record.undoes_steps;
         let (session, is_partial) = (session.clone(), record.is_partial);
         Ok(Ok(Redo { session, safety_snapshot, is_partial, is_undo, restore_count }))
     }

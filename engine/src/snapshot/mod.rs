@@ -55,7 +55,7 @@ pub use metadata::{SessionMetadata, SessionOrigin};
 pub use pending::PendingBaseline;
 pub(crate) use pending::{Settled, settle};
 pub use recency::Recency;
-pub use restore_log::{RestoreRecord, Undone, standing, undone};
+pub use restore_log::{RestoreCommand, RestoreRecord, Undone, standing, undone};
 pub(crate) use roots::OpenPath;
 pub use roots::{TrackedPathError, resolve_roots};
 pub use session_dir::{PushNote, SessionDir};

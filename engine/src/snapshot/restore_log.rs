@@ -10,6 +10,27 @@ use serde::{Deserialize, Serialize};
 use crate::manifest::is_false;
 use crate::object::ContentHash;
 
+/// The command by which a person asked for a restore.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RestoreCommand {
+    /// A state was to come back.
+    #[default]
+    Restore,
+    /// The work of a session, or of a part of it, was to go.
+    Undo,
+    /// An undo or a restore was to be taken back.
+    Redo,
+}
+
+impl RestoreCommand {
+    /// Whether it is the ordinary one, which a record does not name.
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "for serde")]
+    pub(crate) fn is_restore(&self) -> bool {
+        *self == Self::Restore
+    }
+}
+
 /// A restore that was carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RestoreRecord {
@@ -17,6 +38,9 @@ pub struct RestoreRecord {
     pub at: Timestamp,
     /// Number of the snapshot that was brought back.
     pub snapshot: u64,
+    /// The command.
+    #[serde(default, skip_serializing_if = "RestoreCommand::is_restore")]
+    pub command: RestoreCommand,
     /// Number of the snapshot that holds the state before; `None` if none was taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub safety_snapshot: Option<u64>,
@@ -51,6 +75,8 @@ impl RestoreRecord {
 pub enum Undone {
     /// Not all of it was asked for.
     No,
+    /// Some paths or some steps of it were asked for.
+    InPart,
     /// All of it was asked for, and some paths stayed.
     Partly,
     /// All of it.
@@ -75,18 +101,26 @@ pub fn standing(records: &[RestoreRecord]) -> Vec<RestoreRecord> {
 /// stands, and nothing was recorded since. `last_recorded` is the session's last snapshot that no
 /// restore took: the safety snapshot of a restore that failed has nothing new.
 pub fn undone(records: &[RestoreRecord], last_recorded: Option<u64>) -> Undone {
+    let standing = standing(records);
+    // A restore of another snapshot as a whole is a new decision.
+    let is_decision = |it: &RestoreRecord| !it.is_partial && it.snapshot != 0;
+    let decided = standing.iter().rposition(is_decision).unwrap_or(0);
+    let standing = &standing[decided..];
     let last_safety = records.iter().filter_map(|record| record.safety_snapshot).max();
     if last_safety.is_some_and(|safety| last_recorded.is_some_and(|last| last > safety)) {
-        return Undone::No;
+        // The undo of steps records the state that it leaves.
+        let has_steps = standing.iter().any(|record| record.undoes_steps);
+        return if has_steps { Undone::InPart } else { Undone::No };
     }
-    let mut whole = standing(records);
-    whole.retain(|record| !record.is_partial);
-    // A restore of another snapshot as a whole is a new decision.
-    let decided = whole.iter().rposition(|record| record.snapshot != 0).map_or(0, |at| at + 1);
-    match &whole[decided..] {
-        [] => Undone::No,
-        undone if undone.iter().all(|record| record.left_some) => Undone::Partly,
-        _ => Undone::Wholly,
+    let mut whole = standing.iter().filter(|it| !it.is_partial && it.snapshot == 0).peekable();
+    if whole.peek().is_some() {
+        return if whole.all(|it| it.left_some) { Undone::Partly } else { Undone::Wholly };
+    }
+    let is_part = |it: &RestoreRecord| it.undoes_steps || it.is_partial && it.snapshot == 0;
+    let goes_back = |it: &RestoreRecord| is_decision(it) && it.command == RestoreCommand::Undo;
+    match standing.iter().any(|it| is_part(it) || goes_back(it)) {
+        true => Undone::InPart,
+        false => Undone::No,
     }
 }
 
@@ -103,6 +137,7 @@ mod tests {
         RestoreRecord {
             at: Timestamp::UNIX_EPOCH,
             snapshot,
+            command: RestoreCommand::Restore,
             safety_snapshot,
             is_partial: false,
             undoes_steps: false,
@@ -156,7 +191,7 @@ mod tests {
         assert_eq!(undone(&[left(record(0, 2)), record(2, 3)], Some(LAST)), Undone::No);
         let later = undone(&[left(record(0, 2))], Some(LATER));
         assert_eq!(later, Undone::No, "more was recorded since");
-        assert_eq!(undone(&[left(part(record(0, 2)))], Some(LAST)), Undone::No);
+        assert_eq!(undone(&[left(part(record(0, 2)))], Some(LAST)), Undone::InPart);
     }
 
     #[test]
@@ -185,5 +220,23 @@ mod tests {
         assert!(standing(&records).is_empty());
         let records = [part(record(0, 2)), record(0, 3), record(3, 4)];
         assert_eq!(standing(&records), records[..1]);
+    }
+
+    #[test]
+    fn undone_paths_and_steps_are_a_part() {
+        let of = |records: &[RestoreRecord], last| undone(records, Some(last));
+        let undo = |it: RestoreRecord| RestoreRecord { command: RestoreCommand::Undo, ..it };
+        let steps = RestoreRecord { undoes_steps: true, ..part(record(4, 5)) };
+        assert_eq!(of(&[part(record(0, 2))], LAST), Undone::InPart);
+        assert_eq!(of(&[part(record(0, 2))], LATER), Undone::No, "more was recorded since");
+        assert_eq!(of(&[part(record(1, 2))], LAST), Undone::No);
+        assert_eq!(of(&[part(record(0, 2)), record(2, 3)], LAST), Undone::No);
+        assert_eq!(of(&[part(record(0, 2)), record(0, 3)], LAST), Undone::Wholly);
+        assert_eq!(of(&[part(record(0, 2)), record(1, 3)], LAST), Undone::No);
+        assert_eq!(of(&[steps], 6), Undone::InPart, "the state that it left is recorded");
+        assert_eq!(of(&[steps, record(5, 7)], 6), Undone::No);
+        assert_eq!(of(&[undo(record(1, 2))], LAST), Undone::InPart, "all after a step");
+        assert_eq!(of(&[record(0, 2), undo(record(1, 3))], LAST), Undone::InPart);
+        assert_eq!(of(&[record(1, 2)], LAST), Undone::No);
     }
 }

@@ -151,6 +151,7 @@ mod tests {
         later.restores = vec![RestoreRecord {
             at: later.started,
             snapshot: 0,
+            command: crate::snapshot::RestoreCommand::Undo,
             safety_snapshot: Some(2),
             is_partial: false,
             undoes_steps: false,

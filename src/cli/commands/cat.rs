@@ -24,8 +24,8 @@ const CHUNK_BYTES: usize = 256 * 1024;
 /// Arguments of `nono cat`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct CatArgs {
-    /// A snapshot; without /N it is the baseline. A file alone means its newest version that
-    /// differs from what is there now, or else what is there now
+    /// A snapshot; without /N it is the baseline. A file alone means the version that
+    /// stood before what is there now, or else what is there now
     #[arg(value_name = "ID[/N] | PATH", allow_negative_numbers = true)]
     word: OsString,
     /// A file in it

@@ -42,7 +42,7 @@ pub(in crate::cli) struct DiffArgs {
     /// The older state (ID, ID/N or `now`), the newer one, and paths to which it is limited. A
     /// single session is compared from its baseline to its last snapshot, or with now while it is
     /// at work and after it was killed; ID#N is what that step changed. A file alone is compared
-    /// from its newest version that differs from now [default: the last session; with a single
+    /// from its earlier version [default: the last session; with a single
     /// snapshot so far, compared with now]
     #[arg(value_name = "A [B] | PATH", allow_negative_numbers = true)]
     words: Vec<OsString>,

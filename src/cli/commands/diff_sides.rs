@@ -92,7 +92,7 @@ impl Words {
             Ok(None) => Earlier::require(path, self.doubt.take(), catalog).map(Some),
             _ => match Earlier::find(path, catalog)? {
                 Recorded::Other(earlier) => Ok(Some(*earlier)),
-                Recorded::Same(_) | Recorded::Nothing => Ok(None),
+                Recorded::Same { .. } | Recorded::Nothing => Ok(None),
             },
         }
     }
@@ -186,7 +186,7 @@ impl Sides {
         Ok(Self { old, new, note: None })
     }
 
-    /// The newest version of a file that differs from what is there now, and that.
+    /// The version of a file that stood before what is there now, and that.
     pub(super) fn of_file(earlier: &Earlier) -> Result<Self, CliError> {
         let session = earlier.session()?;
         let old = State::snapshot(session, earlier.number())?;

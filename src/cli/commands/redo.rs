@@ -11,6 +11,7 @@ use crate::cli::offer::NONO;
 use crate::cli::restoring::{AskedBy, ConflictArgs, Restoring};
 use nono_engine::restore::RecoveryReport;
 use nono_engine::session::{History, NoRedo, Place, Purpose};
+use nono_engine::snapshot::RestoreCommand;
 
 /// Arguments of `nono redo`.
 #[derive(Debug, Args)]
@@ -55,6 +56,7 @@ pub(in crate::cli) fn run(
     };
     work.options.selection = selection;
     work.options.takes_back = true;
+    work.options.command = RestoreCommand::Redo;
     work.options.restore_count = Some(redo.restore_count);
     work.options.on_conflict = args.conflicts.on_conflict();
     work.options.keep_commits = args.conflicts.keep_commits;

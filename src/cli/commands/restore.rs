@@ -9,13 +9,14 @@ use clap::Args;
 use crate::cli::Outcome;
 use crate::cli::args::{StoreArgs, ThreadArgs, named_project};
 use crate::cli::argument::{Argument, Earlier};
-use crate::cli::context::{Context, YELLOW};
+use crate::cli::context::{BOLD, Context, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::cli::restoring::{
     AnotherHome, ConflictArgs, PartArgs, Restoring, name_unstable, refuse_without_answers,
+    state_in_words,
 };
 use crate::cli::state_at::{self, Meant};
 use crate::cli::when::{When, when};
@@ -31,6 +32,9 @@ use nono_engine::sys::{self, FileKind};
 /// Maximum number of snapshots that an error names.
 const MAX_SHOWN: usize = 8;
 
+/// Maximum number of paths that a question names.
+const MAX_NAMED: usize = 3;
+
 /// Maximum number of named paths that are not in a copy.
 const NAMED_SKIPPED: usize = 20;
 
@@ -41,8 +45,8 @@ const NAMED_OWNERS: usize = 8;
 #[derive(Debug, Args)]
 pub(in crate::cli) struct RestoreArgs {
     /// Id of a session, a prefix of it, `latest`, the newest one here, or `latest~N`, the one N
-    /// places before it; ID/N is the same as --snapshot N. A path alone is brought back to its
-    /// newest version that differs from what is there now
+    /// places before it; ID/N is the same as --snapshot N. A path alone is brought back to
+    /// the version that stood before what is there now
     #[arg(value_name = "ID[/N] | PATH", default_value = "latest", allow_negative_numbers = true)]
     word: OsString,
     #[command(flatten)]
@@ -116,7 +120,8 @@ impl RestoreArgs {
                     .with_hint(format!("name the snapshot: {NONO} restore ID/N PATH")));
             }
             let (session, number) = (earlier.session()?.clone(), earlier.number());
-            let overwrites = !self.no_safety_snapshot && is_file_alone(path, &earlier);
+            let overwrites =
+                !self.no_safety_snapshot && !earlier.keeps_now && is_file_alone(path, &earlier);
             match &mut meant {
                 Some(part) if part.session.id() != session.id() || part.number != number => {
                     let (first, second) = (Shown::path(&part.paths.paths[0]), Shown::path(path));
@@ -191,6 +196,15 @@ struct Part {
     overwrites: bool,
 }
 
+impl Part {
+    /// The paths that are restored, as typed, where there are few.
+    fn named(&self) -> Option<String> {
+        let paths = &self.paths.paths;
+        let shown: Vec<String> = paths.iter().map(|path| Shown::path(path).to_string()).collect();
+        (1..=MAX_NAMED).contains(&shown.len()).then(|| shown.join(", "))
+    }
+}
+
 /// Whether nothing but one file is concerned, outside of git directories; or nothing is there, so
 /// that nothing is overwritten.
 fn is_file_alone(path: &Path, earlier: &Earlier) -> bool {
@@ -257,8 +271,11 @@ fn restore(args: &RestoreArgs, part: &Part, catalog: &Catalog, context: &Context
     if plan.changes.is_empty() {
         return work.run(true, context);
     }
-    let project = named_project(&work.roots);
-    work.run_asked(&plan, &format!("restore {}/{number} in {project}?", session.id()), context)
+    let (id, project) = (session.id(), named_project(&work.roots));
+    let state = state_in_words(session, *number)?;
+    context.say(format_args!("restore in {project}: {BOLD}{id}/{number}{BOLD:#}, {state}"));
+    let what = part.named().unwrap_or(project);
+    work.run_asked(&plan, &format!("restore {what} to {state}?"), context)
 }
 
 /// Refuses a place in any recorded project, where a copy would overwrite what no snapshot holds.

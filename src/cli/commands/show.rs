@@ -41,8 +41,8 @@ const NAMED_PROBLEMS: usize = 10;
 #[derive(Debug, Args)]
 pub(in crate::cli) struct ShowArgs {
     /// Id of a session, a prefix of it, `latest`, the newest one here, or `latest~N`, the one N
-    /// places before it; ID#N is a step with its difference. A path means its newest version that
-    /// differs from what is there now
+    /// places before it; ID#N is a step with its difference. A path means the version that
+    /// stood before what is there now
     #[arg(value_name = "ID[/N] | PATH", default_value = "latest", allow_negative_numbers = true)]
     word: OsString,
     /// Show what changed as a patch that `git apply` and `patch -p1` accept

@@ -1,7 +1,7 @@
 //! `nono status`: the last session here, what is different since, and what goes on.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use jiff::{Timestamp, Zoned};
@@ -28,6 +28,7 @@ use nono_engine::session::{
 };
 use nono_engine::session::{newest, sessions_here};
 use nono_engine::snapshot::{NotCapturedSet, SessionDir, SnapshotKind, SnapshotManager};
+use nono_engine::sys;
 
 /// Maximum number of named paths that cannot be restored.
 const NAMED_LOST: usize = 10;
@@ -35,6 +36,9 @@ const NAMED_LOST: usize = 10;
 /// Arguments of `nono status`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct StatusArgs {
+    /// Only what is different in this directory or file [default: the project here]
+    #[arg(value_name = "PATH")]
+    path: Option<PathBuf>,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -119,7 +123,14 @@ struct Interrupted {
 
 pub(in crate::cli) fn run(args: &StatusArgs, store: &StoreArgs, context: &Context) -> Outcome {
     let catalog = store.catalog()?;
-    let place = Place::current(Purpose::Looking)?;
+    let place = match &args.path {
+        None => Place::current(Purpose::Looking)?,
+        Some(path) => {
+            let path = sys::plain_absolute(path, &sys::current_dir()?);
+            Place { directory: sys::real_or_future_path(&path), purpose: Purpose::Looking }
+        }
+    };
+    let inside = args.path.as_ref().map(|_| place.directory.clone());
     let listed = catalog.listed()?;
     let (here, below) = match sessions_here(&listed.sessions, &place, Timestamp::now()) {
         Ok(here) => (here, Vec::new()),
@@ -127,7 +138,8 @@ pub(in crate::cli) fn run(args: &StatusArgs, store: &StoreArgs, context: &Contex
         Err(NotHere::SeveralBelow(projects)) => (Vec::new(), projects),
     };
     let session = newest(&here);
-    let since = session.map(|session| since(&catalog, session)).transpose();
+    let since = session.map(|session| since(&catalog, session, inside.as_deref()));
+    let since = since.transpose();
     let since = since.unwrap_or_else(|error| {
         context.warn(format_args!("what is different now is not known: {error}"));
         None
@@ -250,8 +262,12 @@ fn is_named_later() -> bool {
 }
 
 /// The present differences from the last ordinary snapshot of a session; from its baseline if it is
-/// undone.
-fn since(catalog: &Catalog, session: &SessionSummary) -> Result<Option<Since>, CliError> {
+/// undone. `inside`: of this path alone.
+fn since(
+    catalog: &Catalog,
+    session: &SessionSummary,
+    inside: Option<&Path>,
+) -> Result<Option<Since>, CliError> {
     let dir = catalog.find(&session.session_id)?;
     let mut numbers = dir.recorded_numbers()?;
     if numbers.is_empty() {
@@ -259,7 +275,7 @@ fn since(catalog: &Catalog, session: &SessionSummary) -> Result<Option<Since>, C
     }
     // An undo leaves the baseline behind.
     let first = numbers.first().copied().unwrap_or(0);
-    let is_undone = session.undone || session.partly_undone;
+    let is_undone = session.undone || session.has_kept_some;
     numbers.retain(|number| !is_undone || *number == first);
     let manager = SnapshotManager::open(dir.path())?;
     let mut last = manager.load_manifest(first)?;
@@ -277,8 +293,11 @@ fn since(catalog: &Catalog, session: &SessionSummary) -> Result<Option<Since>, C
     let now = manager.live_state(&last)?;
     let differences = diff::compare(&now, &last.merkle_root, &now.manifest().merkle_root)?;
     let (old, new) = (NotCapturedSet::new(&last), NotCapturedSet::new(now.manifest()));
-    let changes = diff::changes(&differences, &old, &new);
-    let lost = diff::lost(&left_out, &now.manifest().not_captured);
+    let is_meant = |path: &Path| inside.is_none_or(|inside| path.starts_with(inside));
+    let mut changes = diff::changes(&differences, &old, &new);
+    changes.retain(|change| is_meant(&change.path));
+    let mut lost = diff::lost(&left_out, &now.manifest().not_captured);
+    lost.retain(|lost| is_meant(&lost.path));
     let run_later = if is_named_later() && last.number > baseline.number {
         run_later::of_states(&now, &baseline, &last)?
     } else {

@@ -32,7 +32,7 @@ use nono_engine::restore::{RecoveryReport, RestoreReport};
 use nono_engine::session::{
     Catalog, CatalogError, History, Place, Purpose, SessionSummary, SnapshotId, steps_of,
 };
-use nono_engine::snapshot::{SessionDir, SessionOrigin, SnapshotKind};
+use nono_engine::snapshot::{RestoreCommand, SessionDir, SessionOrigin, SnapshotKind};
 use nono_engine::sys;
 
 /// `nono undo`, with a subcommand or by itself.
@@ -217,7 +217,7 @@ pub(in crate::cli) fn run(
             // Where something of it cannot be undone, an earlier session is not meant.
             Ok((work, plan)) if is_nothing(&plan) => {
                 // Newer changes are passed over by a user who kept them before.
-                if plan.has_kept_newer() && !summary.partly_undone {
+                if plan.has_kept_newer() && !summary.has_kept_some {
                     return undo(args, (summary, session, is_next), work, plan, context);
                 }
                 if !args.dry_run {
@@ -353,6 +353,7 @@ fn planned<'a>(
     work.options.skip_blocked = args.conflicts.skip_blocked;
     work.options.on_conflict = args.conflicts.on_conflict();
     work.options.is_undo = true;
+    work.options.command = RestoreCommand::Undo;
     work.options.restore_count = Some(summary.restore_count);
     let plan = work.plan(context)?;
     Ok((work, plan))
@@ -419,7 +420,7 @@ fn say_last_snapshot(
 
 /// Says for a session whose newer changes were kept the way to the session before it.
 fn say_session_before(summary: &SessionSummary, is_refused: bool, context: &Context) {
-    if is_refused && summary.partly_undone {
+    if is_refused && summary.has_kept_some {
         context.say(format_args!(
             "  leave them, and undo the session before: {NONO} undo --keep-newer"
         ));

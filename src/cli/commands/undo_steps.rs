@@ -18,13 +18,13 @@ use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
 use crate::cli::repositories::Repositories;
 use crate::cli::restoring::{
-    ConflictArgs, Restoring, print_changes, refuse_without_answers, way_back,
+    ConflictArgs, Restoring, print_changes, refuse_without_answers, state_in_words, way_back,
 };
 use crate::cli::unrecorded_changes::lines_of_step;
 use nono_engine::path_text::Shown;
 use nono_engine::restore::{StepConflict, StepUndoOptions, StepUndoReport};
 use nono_engine::session::{Purpose, UnrecordedStep, steps_of};
-use nono_engine::snapshot::{SessionDir, StepEntry};
+use nono_engine::snapshot::{RestoreCommand, SessionDir, StepEntry};
 
 /// Which steps are meant.
 #[derive(Debug, Clone, Args)]
@@ -116,6 +116,7 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
     work.is_settled = args.yes;
     if let (Some(_), Some(&number)) = (to_step, numbers.first()) {
         work.number = number;
+        work.options.command = RestoreCommand::Undo;
         work.options.keep_commits = args.conflicts.keep_commits;
         work.options.skip_blocked = args.conflicts.skip_blocked;
         work.options.on_conflict = args.conflicts.on_conflict();
@@ -125,11 +126,14 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
         if args.dry_run {
             return work.dry_run(context);
         }
-        let question = format!("go back to {}#{number}?", session.id());
-        if args.asks() && !context.confirm(&question)? {
-            return Ok(nothing_changed(&work, context));
-        }
-        return work.run(true, context);
+        let plan = if args.asks() { Some(work.plan(context)?) } else { None };
+        return match plan.filter(|plan| !plan.changes.is_empty()) {
+            Some(plan) => {
+                let state = state_in_words(&session, number)?;
+                work.run_asked(&plan, &format!("go back to {state}?"), context)
+            }
+            None => work.run(true, context),
+        };
     }
     let of_prompt = prompt.is_some();
     let which = Which { numbers: &numbers, is_last: number.is_none(), of_prompt };

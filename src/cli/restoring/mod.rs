@@ -9,6 +9,7 @@ mod patches;
 mod paths;
 mod preview;
 mod report;
+mod state;
 mod ways;
 
 use std::path::PathBuf;
@@ -42,6 +43,7 @@ pub(in crate::cli) use preview::write_preview;
 pub(in crate::cli) use report::{
     AskedBy, name_unstable, print_changes, print_report, say_overwritten, warn_of_skipped, way_back,
 };
+pub(in crate::cli) use state::state_in_words;
 pub(in crate::cli) use ways::{Ways, is_meant_here, ways};
 
 /// The treatment of later changes.
@@ -53,7 +55,7 @@ pub(in crate::cli) struct ConflictArgs {
     /// Leave paths alone that were changed later
     #[arg(long)]
     pub(in crate::cli) keep_newer: bool,
-    /// Restore files alone: commits, branches and the index of git repositories stay as they are
+    /// Restore files alone: commits, branches and staged files of git repositories stay as they are
     #[arg(long)]
     pub(in crate::cli) keep_commits: bool,
     /// Restore the rest where paths cannot be changed: those of others, immutable ones, …
@@ -287,8 +289,7 @@ impl<'a> Restoring<'a> {
                 if !self.is_settled && answers(self.is_for_program, context) =>
             {
                 context.warn(&error.error);
-                let answer = context.ask("leave them, and restore the rest? [y/N] ")?;
-                if !matches!(answer.as_str(), "y" | "Y") {
+                if !context.confirm("leave them, and restore the rest?")? {
                     return Err(CliError::failed("nothing was changed"));
                 }
                 self.options.skip_blocked = true;

@@ -103,7 +103,7 @@ pub fn blame(
     let (mut sightings, damaged) = sightings_of(forms, sessions, source);
     let is_of = |sighting: &Sighting, wanted: &str, number: u64| {
         let place = &sighting.place;
-        !sighting.is_restored && place.session_id == wanted && place.number == number
+        place.restored.is_none() && place.session_id == wanted && place.number == number
     };
     let mut received = None;
     match at {
@@ -168,7 +168,7 @@ fn no_text(path: &Path, state: &EntryState) -> HistoryError {
 
 /// Whether a state is of those that were here, or of this received session.
 fn is_in_line(sighting: &Sighting, received: Option<&str>) -> bool {
-    let is_received = sighting.place.received && !sighting.is_restored;
+    let is_received = sighting.place.received && sighting.place.restored.is_none();
     match received {
         None => !is_received,
         Some(id) => is_received && sighting.place.session_id == id,
@@ -233,7 +233,7 @@ impl Tracing<'_> {
                             (last, _) => last,
                         };
                         let had_before = before.is_some();
-                        let origin = Origin::of(&sighting.place, sighting.is_restored, had_before);
+                        let origin = Origin::of(&sighting.place, had_before);
                         let event = Event { place: sighting.place.clone(), origin };
                         let path = &sighting.form;
                         Some(self.next(base, hash, &bytes, Some(event), path))
@@ -283,7 +283,7 @@ impl Tracing<'_> {
         hash: &ContentHash,
         bytes: &[u8],
     ) -> Result<Option<Arc<Text>>, HistoryError> {
-        if self.rename_count >= MAX_RENAMES || appeared.is_restored {
+        if self.rename_count >= MAX_RENAMES || appeared.place.restored.is_some() {
             return Ok(None);
         }
         let pair = (&before.place, &appeared.place);

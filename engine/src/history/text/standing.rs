@@ -144,8 +144,7 @@ pub(super) fn of(mut sightings: Sightings, matches: &Matches) -> Vec<Standing> {
             if !sighting.tells_of(number) {
                 continue;
             }
-            let is_restored = snapshot.is_none();
-            let track = if place.received && !is_restored {
+            let track = if place.received && place.restored.is_none() {
                 received.entry(&place.session_id).or_default()
             } else {
                 &mut here
@@ -153,7 +152,7 @@ pub(super) fn of(mut sightings: Sightings, matches: &Matches) -> Vec<Standing> {
             let contents = sighting.contents_of(number);
             let contents = contents.map(|contents| matches.contents[contents as usize]);
             if contents.is_some() || track.open.is_some() {
-                let origin = Origin::of(place, is_restored, track.is_known);
+                let origin = Origin::of(place, track.is_known);
                 let event = Event { place: place.clone(), origin };
                 let ended = track.follow(path, contents, *snapshot, event);
                 found.extend(ended.map(|ended| (at, ended)));

@@ -21,7 +21,7 @@ use super::plan::Skipped;
 use crate::byte_path;
 use crate::diff::{ChangeType, Comparison, Difference, EntryState, Lost, Told, is_refreshed};
 use crate::object::FileTime;
-use crate::snapshot::RestoreRecord;
+use crate::snapshot::{RestoreCommand, RestoreRecord};
 use crate::store::ObjectSource;
 pub(super) use crate::walk::STAGING_PREFIX as AREA_PREFIX;
 pub(super) use storage::JournalError;
@@ -58,6 +58,9 @@ pub(super) enum End {
 pub(super) struct Facts {
     /// Whether only a part was asked for.
     pub(super) is_partial: bool,
+    /// The command.
+    #[serde(default, skip_serializing_if = "RestoreCommand::is_restore")]
+    pub(super) command: RestoreCommand,
     /// Whether single steps of a session are taken back.
     pub(super) undoes_steps: bool,
     /// Whether paths that were asked for stay as they are.
@@ -80,6 +83,7 @@ impl Facts {
         };
         Self {
             is_partial: record.is_partial,
+            command: record.command,
             undoes_steps: record.undoes_steps,
             left_some: record.left_some,
             has_merged: record.has_merged,

@@ -29,7 +29,9 @@ use crate::diff::Comparison;
 use crate::manifest::NotCaptured;
 use crate::object::ContentHash;
 use crate::restore::{OnConflict, RunsAtWork};
-use crate::snapshot::{CacheUse, LoadedManifest, RestoreRecord, SnapshotManager, SnapshotManifest};
+use crate::snapshot::{
+    CacheUse, LoadedManifest, RestoreCommand, RestoreRecord, SnapshotManager, SnapshotManifest,
+};
 use crate::store::{ObjectStore, OverlayStore};
 pub(super) use edit_tree::Edits;
 pub(super) use edit_tree::apply;
@@ -171,6 +173,7 @@ impl SnapshotManager {
             let record = RestoreRecord {
                 at: Timestamp::now(),
                 snapshot: number,
+                command: RestoreCommand::Undo,
                 safety_snapshot: prepared.before.safety,
                 is_partial: true,
                 undoes_steps: true,

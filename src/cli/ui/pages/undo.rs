@@ -21,7 +21,7 @@ use nono_engine::restore::{
     TextUndoReport,
 };
 use nono_engine::session::{SessionSummary, steps};
-use nono_engine::snapshot::{SessionDir, SnapshotManager};
+use nono_engine::snapshot::{RestoreCommand, SessionDir, SnapshotManager};
 
 /// Paths of a plan that are listed.
 const MAX_PATHS: usize = 500;
@@ -76,6 +76,7 @@ impl Undo {
         let (name, work) = match asked.get("what") {
             "all" => {
                 options.is_undo = true;
+                options.command = RestoreCommand::Undo;
                 let options = Box::new(options);
                 ("all that the session did".to_owned(), Work::Restore { number: 0, options })
             }
@@ -86,6 +87,7 @@ impl Undo {
                     return Err(Failure::wrong("no changed path is chosen"));
                 }
                 options.is_undo = true;
+                options.command = RestoreCommand::Undo;
                 options.selection = Selection { exactly, ..Selection::default() };
                 let options = Box::new(options);
                 (
@@ -138,6 +140,7 @@ impl Undo {
                 };
                 options.selection = selection;
                 options.takes_back = true;
+                options.command = RestoreCommand::Redo;
                 ("that undo".to_owned(), Work::Restore { number, options: Box::new(options) })
             }
             _ => return Err(Failure::wrong("nothing is chosen")),
