@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::error::CliError;
 use super::output::OutputArgs;
 use super::pager::Pager;
+use super::questions::{Letter, Question};
 use nono_engine::path_text::moves_text;
 
 /// Owns stdout and stderr.
@@ -242,16 +243,16 @@ impl Context {
 
     /// Asks a question that only a clear yes answers with yes.
     pub(super) fn confirm(&self, question: &str) -> Result<bool, CliError> {
-        let answer = self.ask(&format!("{question} [y/N] "))?;
-        Ok(matches!(answer.as_str(), "y" | "Y" | "yes"))
+        Ok(Question::yes_or_no(question).ask(self)? == Letter::Yes)
     }
 
-    /// Asks a question and returns the answer, without spaces around it. Ctrl-C ends the program.
-    pub(super) fn ask(&self, question: &str) -> Result<String, CliError> {
+    /// Prints a question and reads a line, without spaces around it; `None` at the end of the
+    /// input. Ctrl-C ends the program.
+    pub(super) fn answer(&self, question: &str) -> Result<Option<String>, CliError> {
         write!(anstream::stderr().lock(), "nono: {question}")?;
         let mut answer = String::new();
-        io::stdin().lock().read_line(&mut answer)?;
-        Ok(answer.trim().to_owned())
+        let length = io::stdin().lock().read_line(&mut answer)?;
+        Ok((length > 0).then(|| answer.trim().to_owned()))
     }
 }
 

@@ -37,12 +37,43 @@ const OTHER_WORDS: [(&str, &str); 24] = [
     ("wrap", "run"),
 ];
 
+/// Flags that other programs have, by our command, and what has that effect here.
+const OTHER_FLAGS: [(&str, &str, &str); 9] = [
+    ("diff", "--cached", "`git diff --cached` shows what is staged"),
+    ("diff", "--staged", "`git diff --staged` shows what is staged"),
+    ("diff", "-p", "the difference is a patch without it"),
+    ("list", "--oneline", "each session is a line without it"),
+    ("log", "--oneline", "`nono list` has a line for each session"),
+    ("log", "--stat", "`nono diff ID --stat` counts the lines of a session's changes"),
+    ("log", "-n", "`nono list --recent N` has the newest N sessions"),
+    ("status", "--short", "`nono diff --name-only` has the changed paths alone"),
+    ("status", "-s", "`nono diff --name-only` has the changed paths alone"),
+];
+
 /// The error with tips that help, or with none.
 pub(super) fn with_fitting_tip(
     mut error: clap::Error,
     given: &[OsString],
     program: &clap::Command,
 ) -> clap::Error {
+    if let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) {
+        let tip = flag_tip(flag, given);
+        // That a flag may be a value helps only where it is one.
+        let is_about_values = |error: &clap::Error| match error.get(ContextKind::Suggested) {
+            Some(ContextValue::StyledStrs(tips)) => {
+                tips.iter().any(|tip| tip.to_string().contains("as a value"))
+            }
+            _ => false,
+        };
+        if tip.is_some() || is_about_values(&error) {
+            error.remove(ContextKind::Suggested);
+        }
+        if let Some(tip) = tip {
+            let tip = StyledStr::from(tip);
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+        }
+        return error;
+    }
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
         return error;
     };
@@ -73,6 +104,13 @@ pub(super) fn with_fitting_tip(
         _ => {}
     }
     error
+}
+
+/// The tip for a flag of another program, behind the command of ours that it is given to.
+fn flag_tip(flag: &str, given: &[OsString]) -> Option<&'static str> {
+    let is_given = |command: &str| given.iter().skip(1).any(|word| word == command);
+    let found = OTHER_FLAGS.iter().find(|(command, it, _)| *it == flag && is_given(command));
+    found.map(|(_, _, tip)| *tip)
 }
 
 /// Whether at most a third of a word is typed wrong.

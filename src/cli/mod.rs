@@ -41,6 +41,7 @@ mod past;
 mod preflight;
 mod processes;
 mod progress;
+mod questions;
 #[cfg(feature = "archive")]
 mod remote_copies;
 pub mod render;

@@ -21,7 +21,7 @@ fn asked() -> (Fixture, Terminal) {
         &format!("{program} rollback restore latest; echo ended with $?; exec cat"),
     );
     terminal.wait_for("theirs");
-    terminal.wait_for("[d/k/o/N]");
+    terminal.wait_for("[d/k/o/N/?]");
     (fixture, terminal)
 }
 
@@ -53,7 +53,7 @@ fn an_undo_that_was_answered_names_each_later_change_once() {
         &fixture.path("home"),
         &format!("{program} undo; echo ended with $?; exec cat"),
     );
-    terminal.wait_for("[d/m/k/o/N]");
+    terminal.wait_for("[d/m/k/o/N/?]");
     terminal.keys(&["o", "Enter"]);
     terminal.wait_for("ended with 0");
     let screen = terminal.screen();
@@ -74,7 +74,7 @@ fn every_other_key_and_the_end_of_input_and_an_interrupt_change_nothing() {
     for (keys, code) in [
         (&["n", "Enter"][..], Some(1)),
         (&["Enter"], Some(1)),
-        (&["y", "e", "s", "Enter"], Some(1)),
+        (&["y", "e", "s", "Enter", "n", "Enter"], Some(1)),
         (&["C-d"], Some(1)),
         (&["C-c"], None),
     ] {

@@ -530,7 +530,8 @@ fn the_work_that_a_merge_leaves_in_a_fork_is_named() {
                   git config user.signingkey x; echo y > target/y";
     fork(&fixture, "idea", script);
     let told = fixture.nono(&["fork", "merge", "idea"]);
-    for line in ["the stash of .git", "tag v1 of .git", "the index of .git", "the settings of .git"]
+    for line in
+        ["the stash of .git", "tag v1 of .git", "the staged files of .git", "the settings of .git"]
     {
         assert!(told.says(&format!("stays in the fork: {line}")), "{line}: {}", told.stderr);
     }
@@ -589,8 +590,8 @@ fn asked() -> Option<(Fixture, Terminal)> {
         &fixture.path("home"),
         &format!("{program} fork merge idea; echo ended with $?; exec cat"),
     );
-    terminal.wait_until("[d/m/k/o/L/n]", |screen| {
-        screen.replace([' ', '\n'], "").contains("[d/m/k/o/L/n]")
+    terminal.wait_until("[d/m/k/o/L/n/?]", |screen| {
+        screen.replace([' ', '\n'], "").contains("[d/m/k/o/L/n/?]")
     });
     Some((fixture, terminal))
 }
@@ -606,7 +607,7 @@ fn the_question_about_a_conflict_takes_a_side_or_none_by_its_keys() {
         let Some((fixture, terminal)) = asked() else { return };
         for (at, key) in keys.iter().enumerate() {
             if at > 0 {
-                terminal.wait_until("[m/t/b/N]", |screen| screen.contains("[m/t/b/N]"));
+                terminal.wait_for("[k/o/b/N/?]");
             }
             terminal.keys(&[key, "Enter"]);
         }

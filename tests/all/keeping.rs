@@ -180,7 +180,7 @@ fn a_question_that_is_declined_is_no_error() {
         &fixture.path("home"),
         &format!("{program} rollback cleanup --all; echo ended with $?; exec cat"),
     );
-    terminal.wait_for("[y/N]");
+    terminal.wait_for("[y/N/?]");
     terminal.keys(&["n", "Enter"]);
     terminal.wait_for("ended with 1");
     assert!(terminal.screen().contains("nothing was removed"), "{}", terminal.screen());

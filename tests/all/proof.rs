@@ -1,4 +1,4 @@
-//! The proof of the root that a run prints at its end, through the program.
+//! The proof of the root of a session, which a person or a program noted, through the program.
 
 use std::fs;
 
@@ -6,10 +6,11 @@ use nono_engine::snapshot::SessionDir;
 
 use super::fixture::{Finished, Fixture};
 
-/// The root that a run printed.
-fn printed_root(run: &Finished) -> String {
-    let line = run.stderr.lines().find_map(|line| line.strip_prefix("nono:   root: "));
-    line.unwrap_or_else(|| panic!("{}", run.stderr)).to_owned()
+/// The root of the last session, as it is shown.
+fn noted_root(fixture: &Fixture) -> String {
+    let shown = fixture.nono(&["show", "latest"]).success().stdout;
+    let line = shown.lines().find_map(|line| line.strip_prefix("root: "));
+    line.unwrap_or_else(|| panic!("{shown}")).to_owned()
 }
 
 fn verify(fixture: &Fixture, root: &str) -> Finished {
@@ -17,12 +18,13 @@ fn verify(fixture: &Fixture, root: &str) -> Finished {
 }
 
 #[test]
-fn the_root_that_a_run_prints_proves_who_did_what() {
+fn the_noted_root_of_a_session_proves_who_did_what() {
     let fixture = Fixture::new();
     fixture.write("a", "1");
     let run = fixture.record("echo 2 > a; exit 3");
     assert_eq!(run.code, 3);
-    let root = printed_root(&run);
+    let root = noted_root(&fixture);
+    assert!(!run.says(&root), "{}", run.stderr);
     let list = fixture.nono(&["rollback", "list", "--json"]).success().json();
     let show = fixture.nono(&["rollback", "show", "latest", "--json"]).success().json();
     assert_eq!(list[0]["session_root"].as_str(), Some(&*root));
@@ -55,7 +57,8 @@ fn a_fact_that_sed_changed_is_found_without_a_root_and_a_forged_one_with_it() {
     for (fact, forged) in [("exit 3", "exit 0"), ("\"exit_code\": 3", "\"exit_code\": 0")] {
         let fixture = Fixture::new();
         fixture.write("a", "1");
-        let run = fixture.record("echo 2 > a; exit 3");
+        fixture.record("echo 2 > a; exit 3");
+        let root = noted_root(&fixture);
         let path = fixture.session().join("manifest.json");
         let text = fs::read_to_string(&path).unwrap();
         fs::write(&path, text.replace(fact, forged)).unwrap();
@@ -64,14 +67,14 @@ fn a_fact_that_sed_changed_is_found_without_a_root_and_a_forged_one_with_it() {
         // It keeps no user from an undo, which does not launder it.
         fixture.nono(&["rollback", "restore", "latest"]).success();
         fixture.nono(&["rollback", "verify", "latest"]).fails(1, "");
-        verify(&fixture, &printed_root(&run)).fails(1, "");
+        verify(&fixture, &root).fails(1, "");
         // The owner of the store can make all of it agree.
         let session = SessionDir::open(&fixture.session()).unwrap();
         let mut metadata = session.metadata().unwrap();
         metadata.altered = None;
         session.save_metadata(&metadata).unwrap();
         fixture.nono(&["rollback", "verify", "latest"]).success();
-        let told = verify(&fixture, &printed_root(&run)).fails(1, "");
+        let told = verify(&fixture, &root).fails(1, "");
         assert!(told.says("neither the session nor a snapshot has the root"), "{}", told.stdout);
     }
 }
@@ -97,12 +100,12 @@ fn a_command_that_edits_its_own_record_cannot_change_what_is_said_of_it() {
     let edit = "m=$HOME/.nono/rollbacks/$NONO_SESSION/manifest.json; \
                 timeout 60 sh -c \"until grep -q 'snapshot_count\\\": 1' $m; do sleep 0.01; \
                 done\"; sed -i 's/burglar/gardener/' $m; : burglar";
-    let run = ["run", "--rollback", "--no-sandbox", "--", "sh", "-c", edit];
-    let run = fixture.nono(&run).success();
+    let run = fixture.nono(&["run", "-v", "--no-sandbox", "--", "sh", "-c", edit]).success();
+    let root = run.stderr.lines().find_map(|line| line.strip_prefix("nono:   root: "));
     let list = fixture.nono(&["rollback", "list", "--json"]).success().json();
     assert_eq!(list[0]["command"][2], edit);
     // The root is of what really ran, and that the store was edited is not forgotten.
-    let told = verify(&fixture, &printed_root(&run)).fails(1, "");
+    let told = verify(&fixture, root.unwrap()).fails(1, "");
     assert!(told.says("proved by the root: the command"), "{}", told.stdout);
     assert!(told.says("it was changed, and not by nono"), "{}", told.stdout);
 }

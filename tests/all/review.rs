@@ -75,7 +75,9 @@ fn the_review_shows_what_changed_and_enter_keeps_it() {
     for row in ROWS {
         assert!(screen.lines().any(|line| line.contains(&format!(" {row}"))), "{row}:\n{screen}");
     }
-    assert!(screen.contains("+ 3 created (+4 B)  ~ 1 modified (-1 B)  - 1 deleted (-11 B)"));
+    assert!(
+        screen.contains("+2 files +1 directory (+4 B)  ~1 modified (-1 B)  -1 deleted (-11 B)")
+    );
     end(&terminal, &["Enter"]);
     terminal.wait_for("everything is kept");
     terminal.wait_for("undo it:    nono undo");

@@ -67,7 +67,7 @@ impl Terminal {
     /// Waits until the question of an undo stands `times` times, also where lines are wrapped.
     #[track_caller]
     pub fn wait_for_question(&self, times: usize) {
-        let question = "[y/N, d: difference";
+        let question = "[y/N/d";
         let unwrapped = |screen: &str| screen.replace([' ', '\n'], "");
         self.wait_until(question, |screen| {
             unwrapped(screen).matches(&unwrapped(question)).count() == times

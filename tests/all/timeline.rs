@@ -181,14 +181,14 @@ fn a_step_is_taken_back_after_the_question_of_undo() {
     let terminal = timeline(&fixture, "", (80, 24));
     terminal.keys(&["j", "Right", "j", "j", "u"]);
     terminal.wait_for("undo step 3 of");
-    terminal.wait_for("[y/N]");
+    terminal.wait_for("[y/N/?]");
     terminal.keys(&["n", "Enter"]);
     terminal.wait_for("nothing was changed");
     assert!(fixture.project().join("src/junk.py").exists());
     terminal.keys(&["Enter"]);
     terminal.wait_for("#3 Bash");
     terminal.keys(&["u"]);
-    terminal.wait_until("the second question", |screen| screen.matches("[y/N]").count() == 2);
+    terminal.wait_until("the second question", |screen| screen.matches("[y/N/?]").count() == 2);
     terminal.keys(&["y", "Enter"]);
     terminal.wait_for("take this back:");
     terminal.keys(&["Enter"]);

@@ -378,7 +378,7 @@ fn on_a_terminal_a_run_at_work_is_asked_about() {
     let working = Working::start(&projects, "q1", "echo half > file", "true");
     let terminal = asked(&projects, "tmux");
     terminal.keys(&["y", "Enter"]);
-    terminal.wait_for("Restore all the same? [y/N]");
+    terminal.wait_for("Restore all the same? [y/N/?]");
     assert_eq!(projects.read("q1/file"), "half\n");
     terminal.keys(&["n", "Enter"]);
     terminal.wait_for("ended with 1");
@@ -393,7 +393,7 @@ fn on_a_terminal_a_run_at_work_is_asked_about() {
     );
     terminal.wait_for_question(1);
     terminal.keys(&["y", "Enter"]);
-    terminal.wait_for("Restore all the same? [y/N]");
+    terminal.wait_for("Restore all the same? [y/N/?]");
     terminal.keys(&["y", "Enter"]);
     terminal.wait_for("ended with 0");
     assert_eq!(projects.read("q1/file"), "q1");

@@ -296,7 +296,7 @@ fn asked() -> (Fixture, Terminal) {
     fixture.write("file", lines(&[(10, "session"), (20, "mine")]));
     fixture.write("touched", "of me\n");
     let terminal = undo_on_terminal(&fixture);
-    terminal.wait_for("[d/m/k/o/N]");
+    terminal.wait_for("[d/m/k/o/N/?]");
     (fixture, terminal)
 }
 
@@ -373,24 +373,24 @@ fn m_asks_about_each_hunk_that_both_touched_and_the_redo_is_no_conflict() {
     fixture.write("made", "a\0b");
     let before = observe(&fixture.project());
     let terminal = undo_on_terminal(&fixture);
-    terminal.wait_for("[d/m/k/o/N]");
+    terminal.wait_for("[d/m/k/o/N/?]");
     // To go back changes nothing, and asks again.
     terminal.keys(&["m", "Enter"]);
     terminal.wait_for("file, hunk 1 of 2, line 5");
-    terminal.wait_for("[m/t/b/N]");
-    terminal.keys(&["m", "Enter"]);
+    terminal.wait_for("[k/o/b/N/?]");
+    terminal.keys(&["k", "Enter"]);
     terminal.wait_for("file, hunk 2 of 2, line 10");
     terminal.keys(&["n", "Enter"]);
     let asked = |times: usize| {
         terminal
-            .wait_until("the question", |screen| screen.matches("[d/m/k/o/N]").count() == times);
+            .wait_until("the question", |screen| screen.matches("[d/m/k/o/N/?]").count() == times);
     };
     asked(2);
     assert_same(&before, &observe(&fixture.project()));
     terminal.keys(&["m", "Enter"]);
-    let answers = [("line 5", "b", 3), ("line 10", "t", 4), ("other, hunk 1 of 1", "m", 5)];
+    let answers = [("line 5", "b", 3), ("line 10", "o", 4), ("other, hunk 1 of 1", "k", 5)];
     for (what, key, times) in answers {
-        terminal.wait_until(what, |screen| screen.matches("[m/t/b/N]").count() == times);
+        terminal.wait_until(what, |screen| screen.matches("[k/o/b/N/?]").count() == times);
         assert!(terminal.screen().contains(what), "{}", terminal.screen());
         terminal.keys(&[key, "Enter"]);
     }
@@ -411,12 +411,12 @@ fn a_file_that_changes_after_the_choice_stays() {
     fixture.record("sed -i '5s/.*/session/' file").success();
     fixture.write("file", lines(&[(5, "mine")]));
     let terminal = undo_on_terminal(&fixture);
-    terminal.wait_for("[d/m/k/o/N]");
+    terminal.wait_for("[d/m/k/o/N/?]");
     terminal.keys(&["m", "Enter"]);
-    terminal.wait_for("[m/t/b/N]");
+    terminal.wait_for("[k/o/b/N/?]");
     let meanwhile = lines(&[(5, "mine"), (6, "meanwhile")]);
     fixture.write("file", &meanwhile);
-    terminal.keys(&["t", "Enter"]);
+    terminal.keys(&["o", "Enter"]);
     terminal.wait_for("ended with ");
     assert_eq!(read(&fixture, "file"), meanwhile.as_bytes());
 }
@@ -432,7 +432,7 @@ fn d_shows_both_changes_and_asks_again() {
     let order = ["changed by the session:", "-old", "+of the session", "changed later:", "+of me"];
     assert!(order.map(at).is_sorted(), "{screen}");
     assert!(!screen.contains("+mine"), "a merged file is no conflict:\n{screen}");
-    terminal.wait_until("the question", |screen| screen.matches("[d/m/k/o/N]").count() == 2);
+    terminal.wait_until("the question", |screen| screen.matches("[d/m/k/o/N/?]").count() == 2);
     terminal.keys(&["k", "Enter"]);
     terminal.wait_for("ended with 0");
     assert_eq!(read(&fixture, "touched"), b"of me\n");

@@ -157,10 +157,10 @@ fn a_run_that_began_during_a_question_is_in_the_way_of_the_restore() {
         &fixture.path("home"),
         &format!("{program} rollback restore {id}; echo ended with $?; exec cat"),
     );
-    terminal.wait_for("[d/k/o/N]");
+    terminal.wait_for("[d/k/o/N/?]");
     let run = at_work(&fixture);
     terminal.keys(&["o", "Enter"]);
-    terminal.wait_for("Restore all the same? [y/N]");
+    terminal.wait_for("Restore all the same? [y/N/?]");
     terminal.keys(&["n", "Enter"]);
     terminal.wait_for("ended with 1");
     assert_eq!([text(&fixture, "ours"), text(&fixture, "theirs")], ["2\n", "edited by me"]);

@@ -229,11 +229,18 @@ fn over_limits(
             session.id()
         ));
     })?;
-    match retention::young_sessions(catalog.root(), &settings)? {
-        0 => {}
-        1 => context.say("1 session over a limit stays: it is younger than a day"),
-        count => context
-            .say(format_args!("{count} sessions over a limit stay: they are younger than a day")),
+    let young = retention::young_sessions(catalog.root(), &settings)?;
+    if young > 0 {
+        let (sessions, they) = match young {
+            1 => ("1 session over a limit stays".to_owned(), "it is"),
+            count => (format!("{count} sessions over a limit stay"), "they are"),
+        };
+        context.say(format_args!("{sessions}: {they} younger than a day"));
+        let keep = settings.keep_last.value.max(1);
+        context.say(format_args!(
+            "  remove the young ones too, but the newest of each project: {NONO} cleanup --keep \
+             {keep}"
+        ));
     }
     let mut sessions = Vec::new();
     for (session, Expired { session_id, reason }) in expired {

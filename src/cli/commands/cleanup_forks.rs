@@ -61,8 +61,7 @@ pub(super) fn run(args: &CleanupArgs, store: &StoreArgs, context: &Context) -> O
         }
         let count = chosen.len();
         let forks = if count == 1 { "this fork" } else { "these forks" };
-        let question = format!("remove {forks} with all that was changed in them? [y/N] ");
-        if !matches!(&*context.ask(&question)?, "y" | "Y" | "yes") {
+        if !context.confirm(&format!("remove {forks} with all that was changed in them?"))? {
             context.say("nothing was removed");
             return Ok(1);
         }

@@ -94,15 +94,35 @@ pub(in crate::cli) fn run(args: &DifftoolArgs, store: &StoreArgs, context: &Cont
 }
 
 impl Tool {
+    /// Whether a directory of PATH has its program.
+    fn is_installed(&self) -> bool {
+        let (Self::Folders(words) | Self::Files(words)) = self else { return false };
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        sys::find_program(words[0].as_ref(), &path).is_some()
+    }
+
     /// The tool of this name, or that of git's settings.
     fn find(name: Option<&str>) -> Result<Self, CliError> {
-        let known: Vec<&str> = KNOWN.iter().map(|(name, _)| *name).collect();
-        let known = known.join(", ");
+        let (installed, others): (Vec<_>, Vec<_>) =
+            KNOWN.iter().partition(|(_, tool)| tool.is_installed());
+        let names = |tools: &[&(&'static str, Self)]| -> Vec<&'static str> {
+            tools.iter().map(|(name, _)| *name).collect()
+        };
+        let known = [names(&installed), names(&others)].concat().join(", ");
         let name = match name {
             Some(name) => name.to_owned(),
             None => git_setting("diff.tool").ok_or_else(|| {
-                CliError::usage("git's settings name no program (diff.tool)")
-                    .with_hint(format!("name one: {NONO} difftool --tool meld, or one of {known}"))
+                let error = CliError::usage("git's settings name no program (diff.tool)");
+                match &names(&installed)[..] {
+                    [] => error.with_hint(format!("install one, for --tool NAME: {known}")),
+                    [first, others @ ..] => {
+                        let name_one = format!("name one: {NONO} difftool --tool {first}");
+                        error.with_hint(match others {
+                            [] => name_one,
+                            others => format!("{name_one}, or {}", others.join(", ")),
+                        })
+                    }
+                }
             })?,
         };
         // A setting of git comes before a name that is known here, as in git.

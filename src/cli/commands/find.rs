@@ -54,6 +54,8 @@ struct Report {
     snapshot_count: usize,
     /// Whether an archive brought `snapshot`.
     received: bool,
+    /// Whether nothing is at the path now.
+    gone: bool,
 }
 
 pub(in crate::cli) fn run(args: &FindArgs, store: &StoreArgs, context: &Context) -> Outcome {
@@ -107,6 +109,7 @@ impl Report {
             first: found.oldest.to_string(),
             snapshot_count: found.count,
             received: found.newest.received,
+            gone: is_gone(to_path(&found.path)),
         }
     }
 }
@@ -126,13 +129,20 @@ fn print(
             Node::File { size, .. } => byte_size(*size),
             node => node.kind_name().to_owned(),
         };
-        let path = Shown::path(typed_here(to_path(path), current_dir));
+        let path = to_path(path);
+        let gone = if is_gone(path) { "  (gone now)" } else { "" };
+        let path = Shown::path(typed_here(path, current_dir));
         let range = held(newest, oldest, *count);
         let origin = if newest.received { "  (received in an archive)" } else { "" };
-        let note = format!("{DIM}{range}{origin}{DIM:#}");
+        let note = format!("{DIM}{range}{gone}{origin}{DIM:#}");
         writeln!(out, "{BOLD}{id}{BOLD:#}  {time:<14}  {size:>10}  {path}{note}")?;
     }
     Ok(out.flush()?)
+}
+
+/// Whether nothing is at a path. What cannot be looked at is not called gone.
+fn is_gone(path: &Path) -> bool {
+    matches!(sys::kind_of(path), Ok(None))
 }
 
 /// Which snapshots hold a version, if there is more than one.

@@ -46,8 +46,8 @@ pub use quote::quoted_name;
 pub use side_by_side::write_side_by_side;
 pub use stat::write_stat;
 pub use summary::{
-    change_line, change_mark, change_word, session_changes, summary_line, summary_with_git,
-    touched_part, tree_line,
+    Counted, GIT_CHANGED, change_line, change_mark, change_word, counted_changes, session_changes,
+    summary_line, summary_with_git, touched_part, tree_line,
 };
 pub use word_diff::write_word_diff;
 

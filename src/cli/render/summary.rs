@@ -28,21 +28,35 @@ pub const fn change_word(change_type: ChangeType) -> &'static str {
     }
 }
 
-/// `+5 files +1 directory ~2 modified -1 deleted -1 directory ±3 permissions, 4 touched`. Zero
-/// counts are left out, and without changes it says `no changes`. Directories are counted alike
-/// where they come and where they go.
-pub fn summary_line(summary: &ChangeSummary, palette: &Palette) -> String {
-    summary_with_git(summary, None, palette)
+/// A number of changes of one kind: `+5 files`. The one count of summaries, the review and the page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counted {
+    /// The kind.
+    pub change_type: ChangeType,
+    /// Its sign in front of a number.
+    pub mark: char,
+    /// The number.
+    pub count: u64,
+    /// The noun or the adjective behind it.
+    pub word: &'static str,
 }
 
-/// As [`summary_line`]. `git`: what is said in place of the number of changes in repositories.
-pub fn summary_with_git(summary: &ChangeSummary, git: Option<&str>, palette: &Palette) -> String {
+impl std::fmt::Display for Counted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}{} {}", self.mark, self.count, self.word)
+    }
+}
+
+/// The numbers that are not zero, in their order. Directories are counted alike where they come and
+/// where they go. What is in git directories is not among them.
+pub fn counted_changes(summary: &ChangeSummary) -> Vec<Counted> {
     let plural = |count, one: &'static str, many| if count == 1 { one } else { many };
     let directories = |count| plural(count, "directory", "directories");
     let (made, gone) = (summary.created_directories, summary.deleted_directories);
     let files = summary.created.saturating_sub(made);
     let deleted = summary.deleted.saturating_sub(gone);
-    let parts = [
+    let permissions = summary.permissions_changed;
+    let all = [
         (ChangeType::Created, '+', files, plural(files, "file", "files")),
         (ChangeType::Created, '+', made, directories(made)),
         (ChangeType::Modified, '~', summary.modified, "modified"),
@@ -51,23 +65,42 @@ pub fn summary_with_git(summary: &ChangeSummary, git: Option<&str>, palette: &Pa
         (
             ChangeType::PermissionsChanged,
             '±',
-            summary.permissions_changed,
-            plural(summary.permissions_changed, "permission", "permissions"),
+            permissions,
+            plural(permissions, "permission", "permissions"),
         ),
     ];
-    let shown: Vec<String> = parts
+    let counted = all.into_iter().map(|(change_type, mark, count, word)| Counted {
+        change_type,
+        mark,
+        count,
+        word,
+    });
+    counted.filter(|it| it.count > 0).collect()
+}
+
+/// What is said of changes in git directories where nothing more is known: their number says
+/// nothing to a person.
+pub const GIT_CHANGED: &str = ".git changed";
+
+/// `+5 files +1 directory ~2 modified -1 deleted -1 directory ±3 permissions, 4 touched`. Zero
+/// counts are left out, and without changes it says `no changes`.
+pub fn summary_line(summary: &ChangeSummary, palette: &Palette) -> String {
+    summary_with_git(summary, None, palette)
+}
+
+/// As [`summary_line`]. `git`: what is said in place of the number of changes in repositories.
+pub fn summary_with_git(summary: &ChangeSummary, git: Option<&str>, palette: &Palette) -> String {
+    let shown: Vec<String> = counted_changes(summary)
         .into_iter()
-        .filter(|(_, _, count, _)| *count > 0)
-        .map(|(change_type, mark, count, word)| {
-            let style = palette.change(change_type);
-            format!("{style}{mark}{count} {word}{style:#}")
+        .map(|counted| {
+            let style = palette.change(counted.change_type);
+            format!("{style}{counted}{style:#}")
         })
         .collect();
     let of_git = match (summary.in_git, git) {
         (0, _) => None,
         (_, Some(git)) => Some(git.to_owned()),
-        // A number of paths in it says nothing to a person.
-        (_, None) => Some(".git changed".to_owned()),
+        (_, None) => Some(GIT_CHANGED.to_owned()),
     };
     let of_files = (!shown.is_empty()).then(|| shown.join(" "));
     let parts: Vec<String> = of_files.into_iter().chain(of_git).collect();

@@ -135,7 +135,7 @@ fn work_of(work: &GitWork, git_dir: &Path) -> Vec<String> {
     parts.extend(work.ended.iter().map(|operation| format!("{operation} ended")));
     parts.extend(staged_parts(work, git_dir));
     if work.is_index_unclear {
-        parts.push("the index changed".to_owned());
+        parts.push("staged files changed".to_owned());
     }
     if work.gone_objects > 0 {
         let objects = counted(work.gone_objects, "object file is", "object files are");

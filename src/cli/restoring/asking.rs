@@ -11,6 +11,7 @@ use crate::cli::Outcome;
 use crate::cli::args::named_project;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
+use crate::cli::questions::{Letter, Question};
 use crate::cli::render::Palette;
 use crate::cli::repositories::{Repositories, Told, repository_line};
 use crate::cli::timeline::{self, Decision, Subject, is_possible};
@@ -99,25 +100,29 @@ impl Restoring<'_> {
         report::print_conflicts(&report.conflicts, &[], &self.roots, context);
         self.asked_about.clone_from(&report.conflicts);
         let texts = self.texts_in_conflict(&report.conflicts)?;
-        let (by_hunk, keys) = match texts.is_empty() {
-            true => ("", "d/k/o/N"),
-            false => ("choose in each hunk (m), ", "d/m/k/o/N"),
-        };
+        let has_texts = !texts.is_empty();
+        let by_hunk = if has_texts { "choose in each hunk (m), " } else { "" };
+        let text = format!(
+            "undo these later changes as well (o), keep them and restore the rest (k), \
+             {by_hunk}show both changes (d), or do nothing (n)?"
+        );
+        let question = Question::new(&text, Letter::No)
+            .or(Letter::Difference, "show both changes, and ask again")
+            .or_where(has_texts, Letter::Merge, "choose in each hunk that both changed")
+            .or(Letter::Keep, "keep the later changes, and restore the rest")
+            .or(Letter::Other, "undo the later changes as well")
+            .or(Letter::No, "change nothing");
         loop {
-            let answer = context.ask(&format!(
-                "undo these later changes as well (o), keep them and restore the rest (k), \
-                 {by_hunk}show both changes (d), or do nothing (n)? [{keys}] "
-            ))?;
-            return Ok(match answer.as_str() {
-                "m" | "M" if !texts.is_empty() => {
+            return Ok(match question.ask(context)? {
+                Letter::Merge => {
                     let Some(chosen) = self.choose_hunks(&texts, context)? else { continue };
                     self.options.chosen = chosen;
                     // A conflict without hunks stays as it is, and is named afterwards.
                     Some(OnConflict::KeepNewer)
                 }
-                "o" | "O" => Some(OnConflict::Overwrite),
-                "k" | "K" => Some(OnConflict::KeepNewer),
-                "d" | "D" => {
+                Letter::Other => Some(OnConflict::Overwrite),
+                Letter::Keep => Some(OnConflict::KeepNewer),
+                Letter::Difference => {
                     self.show_both_changes(&report.conflicts, context)?;
                     continue;
                 }
@@ -135,12 +140,15 @@ impl Restoring<'_> {
         context: &Context,
     ) -> Result<Answer, CliError> {
         let has_choice = plan.changes.len() > 1 && is_possible(context);
-        let choose = if has_choice { ", s: choose" } else { "" };
+        let question = Question::new(question, Letter::No)
+            .or(Letter::Yes, "do all of it")
+            .or(Letter::No, "change nothing")
+            .or(Letter::Difference, "show the difference, and ask again")
+            .or_where(has_choice, Letter::Select, "select in the review what to do");
         loop {
-            let answer = context.ask(&format!("{question} [y/N, d: difference{choose}] "))?;
-            match answer.as_str() {
-                "d" | "D" => self.show_plan(plan, context)?,
-                "s" | "S" if has_choice => match self.choose(plan, context)? {
+            match question.ask(context)? {
+                Letter::Difference => self.show_plan(plan, context)?,
+                Letter::Select => match self.choose(plan, context)? {
                     // A look is no answer.
                     Decision::KeepAll => {}
                     Decision::RestoreAll => return Ok(Answer::Yes),
@@ -149,7 +157,7 @@ impl Restoring<'_> {
                         return Ok(Answer::Chosen);
                     }
                 },
-                "y" | "Y" | "yes" => return Ok(Answer::Yes),
+                Letter::Yes => return Ok(Answer::Yes),
                 _ => return Ok(Answer::No),
             }
         }

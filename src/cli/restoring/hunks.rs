@@ -1,4 +1,5 @@
-//! The choice of a person in files that an undo cannot merge: hunk by hunk, mine, theirs or both.
+//! The choice of a person in files that an undo cannot merge: hunk by hunk, mine, the other side
+//! or both.
 //!
 //! Only texts that the session and a later change both touched have hunks. A file that changes
 //! after the choice is a conflict as before.
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 use super::Restoring;
 use crate::cli::context::{BOLD, Context, DIM};
 use crate::cli::error::CliError;
+use crate::cli::questions::{Letter, Question};
 use nono_engine::diff::{self, Difference, EntryState, relative_to_roots};
 use nono_engine::object::{ContentHash, Node};
 use nono_engine::path_text::Shown;
@@ -121,14 +123,20 @@ pub(in crate::cli) fn choose_hunks(
             write_side(&mut out, "now", &hunk.ours)?;
             write_side(&mut out, theirs, &hunk.theirs)?;
             out.flush()?;
-            let answer = context.ask(&format!(
-                "keep mine, as it is now (m), theirs, as {theirs} (t), both (b), or go back (n)? \
-                 [m/t/b/N] ",
-            ))?;
-            choices.push(match answer.as_str() {
-                "m" | "M" => HunkChoice::Ours,
-                "t" | "T" => HunkChoice::Theirs,
-                "b" | "B" => HunkChoice::Both,
+            let text = format!(
+                "keep mine, as it is now (k), the other side, as {theirs} (o), both (b), or go \
+                 back (n)?"
+            );
+            let other = format!("the lines as {theirs}");
+            let question = Question::new(&text, Letter::No)
+                .or(Letter::Keep, "the lines as they are now")
+                .or(Letter::Other, &other)
+                .or(Letter::Both, "the lines of both, mine first")
+                .or(Letter::No, "go back to the question before");
+            choices.push(match question.ask(context)? {
+                Letter::Keep => HunkChoice::Ours,
+                Letter::Other => HunkChoice::Theirs,
+                Letter::Both => HunkChoice::Both,
                 _ => return Ok(None),
             });
         }

@@ -17,8 +17,8 @@ use crossterm::event::KeyCode;
 use super::desk::{Desk, Focus, Mode, Pressed};
 use super::outline::Outline;
 use crate::cli::looking::{Renames, Row, tree_of};
-use crate::cli::render::shown;
-use nono_engine::diff::{Change, ChangeType, relative_to_roots};
+use crate::cli::render::{GIT_CHANGED, counted_changes, shown};
+use nono_engine::diff::{Change, ChangeSummary, ChangeType, relative_to_roots};
 
 /// With more changes, directories with many are folded at first.
 const MANY_CHANGES: usize = 1000;
@@ -83,11 +83,12 @@ pub(super) enum Question {
     Keep,
 }
 
-/// Changes of one kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Changes of one kind, or those of git directories.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct KindSummary {
     pub(super) change_type: ChangeType,
-    pub(super) count: usize,
+    /// As summaries count them: `+2 files +1 directory`.
+    pub(super) words: String,
     /// By how many bytes the contents grew in all.
     pub(super) size_delta: i64,
 }
@@ -482,21 +483,32 @@ impl Changes {
     }
 }
 
+/// The changes of each kind in words, with the sum of their sizes.
 fn summarise(changes: &[Change]) -> Vec<KindSummary> {
-    use ChangeType::{Created, Deleted, Modified, PermissionsChanged};
-    [Created, Modified, Deleted, PermissionsChanged]
-        .into_iter()
-        .map(|change_type| {
-            let mut summary = KindSummary { change_type, count: 0, size_delta: 0 };
-            for change in changes.iter().filter(|change| change.change_type == change_type) {
-                summary.count += 1;
-                let delta = change.size_delta.unwrap_or(0);
-                summary.size_delta = summary.size_delta.saturating_add(delta);
+    let summary = ChangeSummary::of(changes);
+    let mut kinds: Vec<KindSummary> = Vec::new();
+    for counted in counted_changes(&summary) {
+        match kinds.last_mut() {
+            Some(last) if last.change_type == counted.change_type => {
+                last.words = format!("{} {counted}", last.words);
             }
-            summary
-        })
-        .filter(|summary| summary.count > 0)
-        .collect()
+            _ => {
+                let words = counted.to_string();
+                let change_type = counted.change_type;
+                kinds.push(KindSummary { change_type, words, size_delta: 0 });
+            }
+        }
+    }
+    for change in changes.iter().filter(|change| !change.is_in_git()) {
+        if let Some(kind) = kinds.iter_mut().find(|kind| kind.change_type == change.change_type) {
+            kind.size_delta = kind.size_delta.saturating_add(change.size_delta.unwrap_or(0));
+        }
+    }
+    if summary.in_git > 0 {
+        let words = GIT_CHANGED.to_owned();
+        kinds.push(KindSummary { change_type: ChangeType::Modified, words, size_delta: 0 });
+    }
+    kinds
 }
 
 #[cfg(test)]

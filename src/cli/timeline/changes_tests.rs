@@ -182,8 +182,11 @@ fn a_directory_is_shown_with_what_is_in_it() {
 #[test]
 fn kinds_are_counted_with_their_sizes() {
     let page = page();
-    let kinds: Vec<_> = page.kinds().iter().map(|k| (k.count, k.size_delta)).collect();
-    assert_eq!(kinds, [(3, 30), (1, 5), (2, -7), (1, 0)]);
+    let kinds: Vec<_> = page.kinds().iter().map(|k| (&*k.words, k.size_delta)).collect();
+    assert_eq!(
+        kinds,
+        [("+3 files", 30), ("~1 modified", 5), ("-2 deleted", -7), ("±1 permission", 0),]
+    );
 }
 
 #[test]

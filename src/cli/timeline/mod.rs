@@ -559,7 +559,7 @@ impl<'a> Driver<'a> {
             if let Err(error) = work() {
                 context.error(&error);
             }
-            context.ask("Enter goes back to the timeline ").map(drop)
+            context.answer("Enter goes back to the timeline ").map(drop)
         })?
     }
 }

@@ -438,13 +438,11 @@ impl Page for Changes {
                 .kinds()
                 .iter()
                 .map(|kind| {
-                    let (mark, word) =
-                        (change_mark(kind.change_type), change_word(kind.change_type));
                     let size = match kind.size_delta {
                         0 => String::new(),
                         delta => format!(" ({})", size_delta(delta)),
                     };
-                    let text = format!("{mark} {} {word}{size}", kind.count);
+                    let text = format!("{}{size}", kind.words);
                     Span::styled(text, style(kind.change_type, colours))
                 })
                 .collect();

@@ -65,7 +65,7 @@ fn a_summary_the_changes_and_the_keys_are_shown() {
         [
             "session 1",
             "$ make",
-            "+ 1 created (+1.5 KiB)  ~ 1 modified  - 1 deleted (-3 B)  m 1 permissions",
+            "+1 file (+1.5 KiB)  ~1 modified  -1 deleted (-3 B)  ±1 permission",
             "",
             "[ ] + created     a\\u{1b}[2Jb  (+1.5 KiB)",
             "[ ] ~ modified    deep/er/and/deeper/below/many/directories/name.rs",

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::app::App;
 use super::server::Failure;
 use crate::cli::looking::{Node, Renames, Row, Subject, states_around, tree_of};
-use nono_engine::diff::{Change, ChangeSummary, ChangeType};
+use nono_engine::diff::{Change, ChangeSummary};
 use nono_engine::session::Catalog;
 use nono_engine::snapshot::SessionDir;
 
@@ -23,16 +23,6 @@ pub(super) struct Changed {
     pub(super) summary: ChangeSummary,
     pub(super) rows: Vec<Row>,
     pub(super) nodes: Vec<Node>,
-}
-
-/// Changes of one kind below a row.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Counts {
-    pub(super) created: u64,
-    pub(super) modified: u64,
-    pub(super) deleted: u64,
-    /// Bytes that came or went.
-    pub(super) bytes: u64,
 }
 
 /// The part of a session that is looked at.
@@ -117,18 +107,8 @@ impl Changed {
     }
 
     /// The changes in a range, counted.
-    pub(super) fn counts(&self, range: Range<usize>) -> Counts {
-        let mut counts = Counts::default();
-        for change in &self.changes[range] {
-            match change.change_type {
-                ChangeType::Created => counts.created += 1,
-                ChangeType::Deleted => counts.deleted += 1,
-                ChangeType::Modified | ChangeType::PermissionsChanged => counts.modified += 1,
-            }
-            counts.bytes =
-                counts.bytes.saturating_add(change.size_delta.unwrap_or(0).unsigned_abs());
-        }
-        counts
+    pub(super) fn counts(&self, range: Range<usize>) -> ChangeSummary {
+        ChangeSummary::of(&self.changes[range])
     }
 
     /// A path below the tracked paths, as it is shown.

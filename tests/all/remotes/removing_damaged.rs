@@ -88,7 +88,7 @@ fn nothing_is_removed_unasked() {
                 travel.identity()
             ),
         );
-        terminal.wait_for("remove 1 damaged archive for good? [y/N]");
+        terminal.wait_for("remove 1 damaged archive for good? [y/N/?]");
         assert!(terminal.screen().contains(DELTA), "{}", terminal.screen());
         terminal.line(answer);
         terminal.wait_for("code 1");

@@ -15,6 +15,7 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::forking::{CommandArgs, Entered, RightsArgs};
 use crate::cli::offer::NONO;
+use crate::cli::questions::{Letter, Question};
 use crate::cli::render::Palette;
 use crate::cli::signals::{self, Taken};
 use crate::cli::supervise::Ended;
@@ -122,7 +123,7 @@ fn say_how_to_go_on(fork: &Fork, context: &Context) {
 }
 
 /// Asks. A signal at the question says that the fork is left, and has its usual effect then.
-fn ask(question: &str, fork: &Fork, context: &Context) -> Result<String, CliError> {
+fn ask(question: &str, fork: &Fork, context: &Context) -> Result<Option<String>, CliError> {
     let mut queue = signals::queue().map_err(signals::refused)?;
     let _taken = Taken::queued(&[SIGINT, SIGTERM, SIGHUP], &queue).map_err(signals::refused)?;
     let asking = queue.handle();
@@ -136,7 +137,7 @@ fn ask(question: &str, fork: &Fork, context: &Context) -> Result<String, CliErro
             }
         };
         sys::spawn_scoped(scope, "question", waiting).map_err(signals::refused)?;
-        let answer = context.ask(question);
+        let answer = context.answer(question);
         asking.close();
         answer
     })
@@ -178,23 +179,26 @@ impl TryArgs {
         {
             return Ok(End::Leave);
         }
+        let text = "keep it, keep some of it, leave it as a fork, or discard it?";
+        let question = Question::new(text, Letter::Leave)
+            .or(Letter::Keep, "keep all of it: it comes into the project")
+            .or(Letter::Select, "select in the review what comes into the project")
+            .or(Letter::Leave, "leave it as a fork, to decide later")
+            .or(Letter::Discard, "discard all of it")
+            .or(Letter::Difference, "show the difference, and ask again");
         loop {
-            // `d` shows a difference in every question.
-            let question = "keep it, keep some of it, leave it as a fork, or discard it? \
-                            [k/s/L/x, d: difference] ";
-            match &*ask(question, fork, context)? {
-                "k" | "keep" => return Ok(End::Keep),
-                "s" | "some" => {
+            match question.ask_by(context, |prompt| ask(prompt, fork, context))? {
+                Letter::Keep => return Ok(End::Keep),
+                Letter::Select => {
                     if let Some(end) = some(fork, &state, &changes, store, context)? {
                         return Ok(end);
                     }
                 }
-                "x" | "discard" => return Ok(End::Discard),
-                "" | "l" | "L" | "leave" => return Ok(End::Leave),
-                "d" | "D" => {
+                Letter::Discard => return Ok(End::Discard),
+                Letter::Difference => {
                     show_diff(&state, state.base(), &state, state.manifest(), context)?;
                 }
-                _ => context.say("k, s, l, x or d"),
+                _ => return Ok(End::Leave),
             }
         }
     }

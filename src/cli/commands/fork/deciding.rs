@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use crate::cli::context::{Context, YELLOW};
 use crate::cli::error::CliError;
+use crate::cli::questions::{Letter, Question};
 use crate::cli::render::{DiffOptions, Palette, write_patch_counting};
 use crate::cli::restoring::{choose_hunks, texts_between};
 use nono_engine::diff::{self, Difference, relative_to_roots};
@@ -45,36 +46,37 @@ pub(super) fn ask(
     let names: HashSet<&[u8]> =
         conflicts.iter().map(|conflict| conflict.path.as_os_str().as_bytes()).collect();
     let texts = texts_between(&overlay, &names, states)?;
-    let (by_hunk, keys) = match texts.is_empty() {
-        true => ("", "d/k/o/L/n"),
-        false => ("choose in each hunk (m), ", "d/m/k/o/L/n"),
-    };
+    let has_texts = !texts.is_empty();
+    let by_hunk = if has_texts { "choose in each hunk (m), " } else { "" };
+    let text = format!(
+        "take the other side, of the fork (o), keep the side here (k), {by_hunk}show both changes \
+         (d), leave them open and merge the rest (l), or do nothing (n)?"
+    );
+    let question = Question::new(&text, Letter::Leave)
+        .or(Letter::Difference, "show both changes, and ask again")
+        .or_where(has_texts, Letter::Merge, "choose in each hunk that both changed")
+        .or(Letter::Keep, "keep the side here, as --ours does")
+        .or(Letter::Other, "take the side of the fork, as --theirs does")
+        .or(Letter::Leave, "leave them open, and merge the rest")
+        .or(Letter::No, "merge nothing");
     loop {
-        let answer = context.ask(&format!(
-            "take the side of the fork (o), keep the side here (k), {by_hunk}show both changes \
-             (d), leave them open and merge the rest (l), or do nothing (n)? [{keys}] "
-        ))?;
         let merge = merge.clone();
-        let decided = match answer.as_str() {
-            "m" | "M" if !texts.is_empty() => {
+        let decided = match question.ask(context)? {
+            Letter::Merge => {
                 let theirs = "in the fork";
                 let Some(chosen) = choose_hunks(&texts, &roots, theirs, context)? else {
                     continue;
                 };
                 merge.deciding(ConflictSide::Open, chosen)
             }
-            "o" | "O" => merge.deciding(ConflictSide::Theirs, Vec::new()),
-            "k" | "K" => merge.deciding(ConflictSide::Ours, Vec::new()),
-            "" | "l" | "L" => merge,
-            "n" | "N" => return Ok(Answer::Nothing),
-            "d" | "D" => {
+            Letter::Other => merge.deciding(ConflictSide::Theirs, Vec::new()),
+            Letter::Keep => merge.deciding(ConflictSide::Ours, Vec::new()),
+            Letter::Leave => merge,
+            Letter::Difference => {
                 show_both(&overlay, states, &names, &roots, context)?;
                 continue;
             }
-            _ => {
-                context.say(format_args!("one of {keys}"));
-                continue;
-            }
+            _ => return Ok(Answer::Nothing),
         };
         return Ok(Answer::Merge(Box::new(decided)));
     }

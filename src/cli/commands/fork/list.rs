@@ -17,12 +17,12 @@ use crate::cli::forking::{forks_of, source_of};
 use crate::cli::offer::NONO;
 use crate::cli::processes::{is_ending, that_see, words};
 use crate::cli::render::{Palette, byte_size, relative_time};
-use nono_engine::diff::{ChangeSummary, Lookup, relative_to_roots};
+use nono_engine::diff::{ChangeSummary, EntryState, Lookup, relative_to_roots};
 use nono_engine::fork::{Fork, ForkState};
 use nono_engine::object::Node;
 use nono_engine::path_text::{Shown, encode, serde_paths};
 use nono_engine::store::read_root_tree;
-use nono_engine::sys::{self, FileKind};
+use nono_engine::sys::{self, FileKind, Stat};
 
 /// Arguments of `nono forks`.
 #[derive(Debug, Args)]
@@ -59,7 +59,7 @@ struct Collision {
     path: String,
     /// The other forks that changed it.
     forks: Vec<String>,
-    /// Whether the project has another state of it than the one below the fork.
+    /// Whether the project has another state of it than the one below the fork and the fork's.
     project: bool,
 }
 
@@ -67,7 +67,7 @@ struct Collision {
 struct Changed {
     fork: Fork,
     paths: BTreeSet<PathBuf>,
-    /// The paths among them that are not in the project as they are below the fork.
+    /// The paths among them that are in the project neither as below the fork nor as in it.
     elsewhere: BTreeSet<PathBuf>,
     changes: ChangeSummary,
     /// The changes in a line, for a person.
@@ -176,36 +176,45 @@ fn changed(fork: Fork, context: &Context) -> Result<Changed, CliError> {
     Ok(Changed { fork, paths, elsewhere, changes: counted, summary })
 }
 
-/// The paths that are not in the project as they are below a fork. A look at each is enough: a file
-/// that has the size and the time of the recorded one counts as that.
+/// The paths that are in the project neither as they are below a fork nor as they are in it, which a
+/// merge leaves. A look at each is enough: a file that has the size and the time of the recorded one
+/// counts as that.
 fn not_as_below(
     state: &ForkState<'_>,
     paths: &BTreeSet<PathBuf>,
 ) -> Result<BTreeSet<PathBuf>, CliError> {
     use std::os::unix::ffi::OsStrExt;
-    let root = read_root_tree(state, &state.base().merkle_root)?;
-    let mut lookup = Lookup::new(state, &root);
+    let roots = [&state.base().merkle_root, &state.manifest().merkle_root];
+    let [below, inside] = roots.map(|root| read_root_tree(state, root));
+    let (below, inside) = (below?, inside?);
+    let (mut below, mut inside) = (Lookup::new(state, &below), Lookup::new(state, &inside));
     let mut found = BTreeSet::new();
     for path in paths {
-        let below = lookup.find(path.as_os_str().as_bytes())?;
         let there = sys::stat_of(path).unwrap_or_default();
-        let is_same = match (&below, &there) {
-            (None, None) => true,
-            (Some(below), Some(there)) => match &below.node {
-                Node::File { size, .. } => {
-                    there.kind == FileKind::File
-                        && (there.size, there.mtime) == (*size, below.attributes.mtime)
-                }
-                Node::Directory { .. } => there.kind == FileKind::Directory,
-                _ => there.mtime == below.attributes.mtime,
-            },
-            _ => false,
-        };
-        if !is_same {
+        let bytes = path.as_os_str().as_bytes();
+        let is_known = looks_like(below.find(bytes)?.as_ref(), there.as_ref())
+            || looks_like(inside.find(bytes)?.as_ref(), there.as_ref());
+        if !is_known {
             found.insert(path.clone());
         }
     }
     Ok(found)
+}
+
+/// Whether a look at the project finds a recorded state.
+fn looks_like(recorded: Option<&EntryState>, there: Option<&Stat>) -> bool {
+    match (recorded, there) {
+        (None, None) => true,
+        (Some(recorded), Some(there)) => match &recorded.node {
+            Node::File { size, .. } => {
+                there.kind == FileKind::File
+                    && (there.size, there.mtime) == (*size, recorded.attributes.mtime)
+            }
+            Node::Directory { .. } => there.kind == FileKind::Directory,
+            _ => there.mtime == recorded.attributes.mtime,
+        },
+        _ => false,
+    }
 }
 
 /// For each fork, its paths that others changed too.

@@ -56,7 +56,7 @@ impl Stays {
         match &self.what {
             What::Stash => format!("the stash of {path}"),
             What::Tag { name } => format!("tag {} of {path}", Shown::bytes(name.as_bytes())),
-            What::Index => format!("the index of {path}"),
+            What::Index => format!("the staged files of {path}"),
             What::Settings => format!("the settings of {path}"),
             What::Hooks => format!("the hooks of {path}"),
             What::Directory => format!("changes in {path}, which a program makes again"),

@@ -207,7 +207,9 @@ impl Ran<'_> {
             RunLater::default()
         };
         run_later.report(context);
-        context.say(format_args!("  root: {session_root}"));
+        if context.is_verbose {
+            context.say(format_args!("  root: {session_root}"));
+        }
         job.report.recorded(recorded, unrecorded.into_left(), run_later.into_words());
     }
 

@@ -23,8 +23,10 @@ use jiff::{Timestamp, Zoned};
 use super::app::App;
 use super::html::{Html, address, html};
 use super::server::{Answer, Asked, Failure};
-use crate::cli::render::{absolute_time, project_name, relative_time, shown};
-use nono_engine::diff::ChangeSummary;
+use crate::cli::render::{
+    GIT_CHANGED, absolute_time, counted_changes, project_name, relative_time, shown,
+};
+use nono_engine::diff::{ChangeSummary, ChangeType};
 use nono_engine::path_text;
 use nono_engine::session::{SessionStatus, SessionSummary};
 use nono_engine::snapshot::SessionOrigin;
@@ -227,29 +229,22 @@ fn badges(out: &mut Html, summary: &SessionSummary) {
 
 /// Counted changes: `+3 ~2 −1`.
 fn counts(out: &mut Html, changes: &ChangeSummary) {
-    let modified = changes.modified + changes.permissions_changed;
-    let all = [
-        ("created", "+", changes.created, "created"),
-        ("modified", "~", modified, "modified"),
-        ("deleted", "−", changes.deleted, "deleted"),
-        ("git", "git ", changes.in_git, "in git"),
-    ];
     if changes.total() == 0 {
         html!(out, "<span class=\"counts none\">no changes</span>");
         return;
     }
     html!(out, "<span class=\"counts\">");
-    for (class, sign, number, word) in all.into_iter().filter(|(_, _, number, _)| *number > 0) {
-        let number = super::html::count(number);
-        html!(
-            out,
-            "<span class=\"{}\" title=\"{} {}\">{}{}</span>",
-            class,
-            number,
-            word,
-            sign,
-            number
-        );
+    for counted in counted_changes(changes) {
+        let class = match counted.change_type {
+            ChangeType::Created => "created",
+            ChangeType::Deleted => "deleted",
+            ChangeType::Modified | ChangeType::PermissionsChanged => "modified",
+        };
+        let number = super::html::count(counted.count);
+        html!(out, "<span class=\"{}\">{}{} {}</span>", class, counted.mark, number, counted.word);
+    }
+    if changes.in_git > 0 {
+        html!(out, "<span class=\"git\">{}</span>", GIT_CHANGED);
     }
     html!(out, "</span>");
 }

@@ -6,9 +6,9 @@
 use super::path_field;
 use crate::cli::looking::Row;
 use crate::cli::render::{change_word, size_delta};
-use crate::cli::ui::changed::{Changed, Counts};
+use crate::cli::ui::changed::Changed;
 use crate::cli::ui::html::{Html, address, count, html, plural};
-use nono_engine::diff::ChangeType;
+use nono_engine::diff::{ChangeSummary, ChangeType};
 use nono_engine::path_text;
 
 /// Rows of one page, or of one folded directory that is opened.
@@ -82,7 +82,7 @@ impl Tree<'_> {
         if let Some(change) = entry.change {
             kind(out, changes[change].change_type, false);
         }
-        write_counts(out, &self.changed.counts(entry.extent.clone()));
+        super::counts(out, &self.changed.counts(entry.extent.clone()));
         html!(out, "</summary><ul>");
         match is_folded {
             true => {
@@ -143,7 +143,7 @@ impl Tree<'_> {
     /// The rows below one as areas, each as large as the number of its changes.
     pub(super) fn write_map(&self, out: &mut Html, below: Option<usize>) {
         let Changed { rows, changes, .. } = self.changed;
-        let mut areas: Vec<(usize, Counts)> = self
+        let mut areas: Vec<(usize, ChangeSummary)> = self
             .changed
             .below(below)
             .map(|row| (row, self.changed.counts(rows[row].extent.clone())))
@@ -170,10 +170,10 @@ impl Tree<'_> {
                 "/file"
             };
             let (x, y, width, height) = area;
-            let total = counts.created + counts.modified + counts.deleted;
+            let total = counts.total();
             let main = [
                 (counts.created, "created"),
-                (counts.modified, "modified"),
+                (counts.modified + counts.permissions_changed + counts.in_git, "modified"),
                 (counts.deleted, "deleted"),
             ];
             let class = main.iter().max_by_key(|(number, _)| *number).map_or("", |it| it.1);
@@ -226,8 +226,8 @@ fn round(number: f64) -> f64 {
     (number * 10.0).round() / 10.0
 }
 
-fn weight(counts: &Counts) -> u64 {
-    (counts.created + counts.modified + counts.deleted).max(1)
+fn weight(counts: &ChangeSummary) -> u64 {
+    counts.total().max(1)
 }
 
 /// The word of a change.
@@ -240,19 +240,6 @@ pub(super) fn kind(out: &mut Html, change_type: ChangeType, is_renamed: bool) {
     };
     let word = if is_renamed { "renamed" } else { change_word(change_type) };
     html!(out, "<span class=\"kind {}\">{}</span>", class, word);
-}
-
-fn write_counts(out: &mut Html, counts: &Counts) {
-    html!(out, "<span class=\"counts\">");
-    let all = [
-        ("created", "+", counts.created),
-        ("modified", "~", counts.modified),
-        ("deleted", "−", counts.deleted),
-    ];
-    for (class, sign, number) in all.into_iter().filter(|(.., number)| *number > 0) {
-        html!(out, "<span class=\"{}\">{}{}</span>", class, sign, count(number));
-    }
-    html!(out, "</span>");
 }
 
 /// Areas of these weights, the largest first, in a rectangle: rows of areas that are as square as
