@@ -169,7 +169,7 @@ pub struct Restored {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Damage {
-    /// A manifest cannot be read.
+    /// A manifest cannot be read, or that of a listed snapshot is gone.
     Manifest,
     /// Another program changed the manifest of a session.
     Altered,

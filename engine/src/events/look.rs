@@ -1,8 +1,8 @@
 //! The facts that a store holds and that were not seen before.
 //!
-//! A session is read when its manifest, the notes of its pushes or its quarantine are others than at
-//! the last look, or when its command was at work then. So a look costs a few `stat` calls for each
-//! session, and what changed.
+//! A session is read when its manifest, the list of its snapshots, the notes of its pushes or its
+//! quarantine are others than at the last look, or when its command was at work then. So a look
+//! costs a few `stat` calls for each session, and what changed.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -21,6 +21,7 @@ use crate::sys::{self, Dir, DirWatch, FileTime, Stat};
 /// The names in a session whose change may be a fact.
 const OF_SESSION: &[&[u8]] = &[
     layout::MANIFEST.as_bytes(),
+    layout::SNAPSHOTS.as_bytes(),
     layout::PUSHES.as_bytes(),
     layout::QUARANTINE.as_bytes(),
     layout::RUNNING.as_bytes(),
@@ -103,7 +104,7 @@ pub(super) struct Look {
 
 #[derive(Debug, PartialEq, Eq)]
 struct Looked {
-    files: [Option<(u64, u64, FileTime)>; 3],
+    files: [Option<(u64, u64, FileTime)>; 4],
     /// Whether a file was as young as the look: one that takes its inode in the same tick of the
     /// clock may look the same.
     is_racy: bool,
@@ -136,9 +137,12 @@ impl Look {
         let mut present = HashSet::new();
         for session in SessionDir::all_below(root)? {
             let id = session.id();
-            match watched(session.path(), OF_SESSION, watch.as_deref_mut()) {
-                Err(error) if error.is_denied() => {}
-                added => added?,
+            let snapshots = session.path().join(layout::SNAPSHOTS);
+            for (dir, names) in [(session.path(), OF_SESSION), (&snapshots, ALL)] {
+                match watched(dir, names, watch.as_deref_mut()) {
+                    Err(error) if error.is_denied() => {}
+                    added => added?,
+                }
             }
             let of_it = seen.sessions.get(&id).unwrap_or(&nothing);
             let facts = self.of_session(&session, of_it);
@@ -181,7 +185,12 @@ impl Look {
             Ok(stat.map(|Stat { ino, size, ctime, .. }| (ino, size, ctime)))
         };
         let now = sys::coarse_now();
-        let files = [stamp(layout::MANIFEST)?, stamp(layout::PUSHES)?, stamp(layout::QUARANTINE)?];
+        let files = [
+            stamp(layout::MANIFEST)?,
+            stamp(layout::SNAPSHOTS)?,
+            stamp(layout::PUSHES)?,
+            stamp(layout::QUARANTINE)?,
+        ];
         let looked = self.sessions.get(&session.id());
         let is_racy = files.iter().flatten().any(|(.., ctime)| *ctime >= now);
         let is_same =
@@ -287,7 +296,9 @@ fn add_facts(
     let steps: HashMap<u64, &StepEntry> =
         metadata.steps.iter().map(|step| (step.number, step)).collect();
     let removed: BTreeSet<u64> = metadata.removed.iter().map(|removed| removed.number).collect();
-    for number in session.manifest_numbers()? {
+    let numbers = session.manifest_numbers()?;
+    add_missing(session, metadata, &numbers, seen, facts)?;
+    for number in numbers {
         // One that the session's manifest does not name yet comes with the next look.
         let is_named = number < metadata.snapshot_count;
         if !is_named || seen.snapshots.contains(&number) || removed.contains(&number) {
@@ -335,6 +346,29 @@ fn add_facts(
         && !seen.merged
     {
         facts.push((ended, Fact::Merge { fork: fork.to_owned(), changes: metadata.changes }));
+    }
+    Ok(())
+}
+
+/// The damage of snapshots that the session's manifest lists and that are not there. A removed one
+/// leaves its manifest behind.
+fn add_missing(
+    session: &SessionDir,
+    metadata: &SessionMetadata,
+    numbers: &[u64],
+    seen: &SeenSession,
+    facts: &mut Vec<(Timestamp, Fact)>,
+) -> Result<(), ManifestError> {
+    let listed = metadata.snapshot_count.min(metadata.manifest_hashes.len() as u64);
+    for number in 0..listed {
+        let is_announced = || -> sys::Result<bool> {
+            let pending = layout::pending_manifest();
+            Ok(number == 0 && session.dir()?.try_stat(pending.as_bytes())?.is_some())
+        };
+        let is_gone = numbers.binary_search(&number).is_err();
+        if is_gone && metadata.removal(number).is_none() && !is_announced()? {
+            add_damage(Damage::Manifest, session.manifest_path(number), seen, facts);
+        }
     }
     Ok(())
 }

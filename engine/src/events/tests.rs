@@ -146,6 +146,46 @@ fn a_session_that_goes_and_damage_are_facts() {
 }
 
 #[test]
+fn a_deleted_snapshot_is_damage_that_ends_a_wait_and_is_told_once() {
+    let store = Store::new();
+    let id = "20260101-000000-1";
+    let manager = store.session(id);
+    for text in ["two", "three"] {
+        store.write(text);
+        manager.create_incremental().unwrap();
+    }
+    let mut stream = EventStream::following(&store.root(), None).unwrap();
+    assert_eq!(stream.batch().unwrap().len(), 4);
+    let deleted = store.root().join(id).join("snapshots/1");
+    fs::remove_dir_all(&deleted).unwrap();
+    assert_eq!(stream.wait(Some(Duration::from_secs(60)), None).unwrap(), Waited::Changed);
+    let found = stream.batch().unwrap();
+    let [Event { record: Record { session, fact, .. }, .. }] = &found[..] else {
+        panic!("{found:?}")
+    };
+    let damage = Fact::Damage { what: Damage::Manifest, path: deleted.join("manifest.json") };
+    assert_eq!((session.as_deref(), fact), (Some(id), &damage));
+    assert!(stream.batch().unwrap().is_empty() && store.all().len() == 5);
+    // All of them go with their directory.
+    fs::remove_dir_all(store.root().join(id).join("snapshots")).unwrap();
+    assert_eq!(kinds(&stream.batch().unwrap()), ["damage", "damage"]);
+}
+
+#[test]
+fn a_removed_snapshot_is_no_damage() {
+    let store = Store::new();
+    let id = "20260101-000000-1";
+    let manager = store.session(id);
+    for text in ["two", "three"] {
+        store.write(text);
+        manager.create_incremental().unwrap();
+    }
+    let session = SessionDir::open(&store.root().join(id)).unwrap();
+    crate::gc::remove_snapshots(&session, &[1], crate::manifest::RemovalReason::Asked).unwrap();
+    assert!(kinds(&store.all()).iter().all(|kind| kind != "damage"));
+}
+
+#[test]
 fn a_wait_ends_with_a_new_fact_a_closed_reader_or_its_limit() {
     const LONG: Duration = Duration::from_secs(60);
     let store = Store::new();
