@@ -161,6 +161,29 @@ fn marked_paths_are_restored_and_nothing_else() {
 }
 
 #[test]
+fn a_renamed_file_is_one_row_and_comes_back_under_its_former_name() {
+    let fixture = fixture();
+    let before = "1\n2\n3\n4\n5\n6\n7\n8\n9\n";
+    fixture.write("long", before);
+    let terminal = review_of(&fixture, "", "mv deleted moved; sed s/9/nine/ long >new; rm long");
+    let screen = terminal.screen();
+    // One with the same contents, and one with similar ones.
+    for row in ["moved ← deleted", "new ← long"] {
+        assert!(screen.lines().any(|line| line.contains(row)), "{row}:\n{screen}");
+    }
+    terminal.keys(&["Space", "G", "Space"]);
+    terminal.wait_for("marked");
+    terminal.keys(&["r"]);
+    terminal.wait_for("[y/N]");
+    end(&terminal, &["y"]);
+    terminal.wait_for("take this back: nono redo");
+    let project = fixture.project();
+    assert_eq!(fs::read_to_string(project.join("long")).unwrap(), before);
+    assert_eq!(fs::read_to_string(project.join("deleted")).unwrap(), "still here\n");
+    assert!(!project.join("moved").exists() && !project.join("new").exists());
+}
+
+#[test]
 fn a_directory_is_restored_with_what_is_in_it_or_a_part_of_it() {
     let fixture = fixture();
     let terminal = review_of(&fixture, "", WORK);

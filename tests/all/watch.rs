@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use serde_json::{Value, json};
 use crate::fixture::Fixture;
 use crate::hooks::Agent;
 use crate::not_run::not_run;
+use crate::terminal::Terminal;
 
 /// Nothing here takes so long.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -343,4 +345,217 @@ fn a_home_directory_is_no_project() {
     command.current_dir("/");
     let finished = crate::fixture::finished(command.output().unwrap());
     finished.fails(2, "is no project");
+}
+
+fn file(fixture: &Fixture) -> String {
+    fs::read_to_string(fixture.project().join("file")).unwrap()
+}
+
+#[test]
+fn where_only_a_watcher_recorded_every_command_means_it_and_an_undo_takes_one_change_back() {
+    let fixture = Fixture::new();
+    fixture.write("file", "one");
+    let watching = Watching::begin(&fixture, &[]);
+    for text in ["two", "three"] {
+        fixture.write("file", text);
+        watching.says("recorded");
+    }
+    let id = watching.session.clone();
+    let last = format!("nono undo --step {id}#last");
+    let shown = fixture.nono(&["status"]).success();
+    let line = format!("last session: {id}  you or another program");
+    assert!(shown.says(&line) && shown.says(&format!("watched: {id}/2")), "{}", shown.stdout);
+    assert!(shown.says(&last), "{}", shown.stdout);
+    assert!(fixture.nono(&["watch", "status"]).success().says(&last));
+    assert!(fixture.nono(&["show", "latest"]).success().says(&id));
+    assert!(fixture.nono(&["steps"]).success().says(&id));
+    let planned = fixture.nono(&["undo", "--dry-run"]).success();
+    let step = format!("undo step 2 of {id}: you or another program");
+    assert!(planned.says(&step), "{}", planned.stderr);
+    assert_eq!(file(&fixture), "three");
+    fixture.nono(&["undo", "--yes"]).success();
+    assert_eq!(file(&fixture), "two");
+    fixture.nono(&["redo"]).success();
+    assert_eq!(file(&fixture), "three");
+    fixture.nono(&["undo", "--yes"]).success();
+    fixture.nono(&["undo", "--step", &format!("{id}#last"), "--yes"]).success();
+    assert_eq!(file(&fixture), "one");
+    fixture.nono(&["undo", "--yes"]).fails(1, "nothing undone");
+    watching.stop(&fixture);
+}
+
+#[test]
+fn a_question_about_a_change_that_a_watcher_saw_says_whose_it_is() {
+    let fixture = Fixture::new();
+    fixture.write("file", "one");
+    let watching = Watching::begin(&fixture, &[]);
+    fixture.write("file", "two");
+    watching.says("recorded");
+    let id = watching.session.clone();
+    watching.stop(&fixture);
+    let ask = |arguments: &str| {
+        let program = fixture.command(&[]).get_program().to_str().unwrap().to_owned();
+        let command = format!("{program} {arguments}; echo ended with $?; exec cat");
+        let (socket, home) = (fixture.path("tmux"), fixture.path("home"));
+        Terminal::start(&socket, &fixture.project(), &home, &command)
+    };
+    let terminal = ask("undo");
+    terminal.wait_for("undo what you or another program changed in");
+    terminal.keys(&["n", "Enter"]);
+    terminal.wait_for("ended with 1");
+    terminal.close();
+    let terminal = ask(&format!("undo {id}"));
+    terminal.wait_for(&format!("undo session {id} (you or another program) in"));
+    assert!(terminal.screen().contains("its only step; the last one alone"));
+    terminal.keys(&["n", "Enter"]);
+    terminal.wait_for("ended with 1");
+    assert_eq!(file(&fixture), "two");
+}
+
+#[test]
+fn beside_a_run_a_watcher_is_never_latest_and_the_way_to_its_last_change_is_said() {
+    let fixture = Fixture::new();
+    fixture.write("file", "one");
+    fixture.write("other", "one");
+    let watching = Watching::begin(&fixture, &[]);
+    fixture.record("echo run > other").success();
+    watching.says("recorded");
+    fixture.write("file", "of the user");
+    watching.says("recorded");
+    let id = watching.session.clone();
+    let show = fixture.nono(&["show", "latest"]).success();
+    assert!(!show.says(&id), "{}", show.stdout);
+    assert!(!fixture.nono(&["status"]).success().says(&format!("last session: {id}")));
+    let steps = fixture.nono(&["steps"]).success();
+    assert!(steps.says(&format!("nono steps {id}")), "{}", steps.stderr);
+    fixture.nono(&["undo", "--yes"]).success();
+    assert_eq!(fs::read_to_string(fixture.project().join("other")).unwrap(), "one");
+    assert_eq!(file(&fixture), "of the user");
+    // What the user wrote goes by its name alone.
+    let none = fixture.nono(&["undo", "--yes"]);
+    none.fails(1, &format!("nono undo --step {id}#last"));
+    let none = fixture.nono(&["undo", "--since", "2000-01-01", "--yes"]);
+    none.fails(1, &format!("nono undo --step {id}#last"));
+    assert_eq!(file(&fixture), "of the user");
+    fixture.nono(&["undo", "--step", &format!("{id}#last"), "--yes"]).success();
+    assert_eq!(file(&fixture), "one");
+    watching.stop(&fixture);
+}
+
+/// The place of the only watcher of a store.
+fn place(fixture: &Fixture) -> PathBuf {
+    let mut places = fs::read_dir(fixture.store().join(".watch")).unwrap();
+    places.next().unwrap().unwrap().path()
+}
+
+#[test]
+fn what_a_killed_watcher_leaves_is_no_watcher_and_the_next_one_takes_it_over() {
+    let fixture = Fixture::new();
+    let watching = Watching::begin(&fixture, &[]);
+    let key = fs::read(place(&fixture).join("key")).unwrap();
+    watching.kill();
+    for left in ["lock", "socket", "key"] {
+        assert!(place(&fixture).join(left).exists(), "{left}");
+    }
+    let project = fixture.project();
+    let project = project.to_str().unwrap();
+    assert_eq!(status(&fixture), Value::Null);
+    assert_eq!(fixture.nono(&["status", "--json"]).success().json()["watchers"], json!([]));
+    fixture.nono(&["watch", "stop", project]).fails(1, "is not watched");
+    let watching = Watching::begin(&fixture, &[]);
+    assert_eq!(status(&fixture)["pid"], watching.child.id());
+    assert_ne!(fs::read(place(&fixture).join("key")).unwrap(), key);
+    fixture.nono(&["watch", project]).fails(1, "is watched already");
+    watching.stop(&fixture);
+}
+
+#[test]
+fn the_unit_finds_the_session_again_after_a_reboot() {
+    let fixture = Fixture::new();
+    fixture.write("file", "one");
+    let project = fixture.project();
+    let watching = Watching::begin(&fixture, &[]);
+    let id = watching.session.clone();
+    watching.kill();
+    fixture.write("file", "two");
+    let printed = fixture.nono(&["watch", "install", "--print", project.to_str().unwrap()]);
+    let text = printed.success().stdout;
+    let line = text.lines().find_map(|line| line.strip_prefix("ExecStart=")).unwrap();
+    let words: Vec<&str> = line.trim_matches('"').split("\" \"").collect();
+    let usual = fixture.command(&[]);
+    let mut unit = Command::new(words[0]);
+    unit.args(&words[1..]).current_dir("/").env_clear();
+    unit.envs(usual.get_envs().filter_map(|(key, value)| Some((key, value?))));
+    unit.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = unit.spawn().unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut says = |wanted: &str| said.find(|line| line.as_ref().unwrap().contains(wanted));
+    assert!(says(&format!("session {id}")).is_some());
+    assert!(says(&format!("recorded {id}#1")).is_some());
+    kill_process(pid_of(&child), Signal::TERM).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(kinds(&fixture, &id), ["watched"]);
+}
+
+#[test]
+fn a_change_is_recorded_whatever_the_clock_says() {
+    let fixture = Fixture::new();
+    fixture.write("file", "text 0");
+    let path = fixture.project().join("file");
+    let unchanged = fs::metadata(&path).unwrap().modified().unwrap();
+    let watching = Watching::begin(&fixture, &[]);
+    let year = Duration::from_secs(365 * 24 * 3600);
+    // As it was, long ago, and long after now; the length stays.
+    for (at, time) in [unchanged, unchanged - 40 * year, unchanged + 40 * year].iter().enumerate() {
+        fixture.write("file", format!("text {}", at + 1));
+        fs::File::options().write(true).open(&path).unwrap().set_modified(*time).unwrap();
+        watching.says("recorded");
+        let state = format!("{}/{}", watching.session, at + 1);
+        let shown = fixture.nono(&["cat", &state, path.to_str().unwrap()]).success();
+        assert_eq!(shown.stdout, format!("text {}", at + 1));
+    }
+    watching.stop(&fixture);
+}
+
+/// Processor time of a process, in ticks of a hundredth of a second.
+fn ticks(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+#[test]
+fn a_watcher_of_a_hundred_thousand_files_uses_little_memory_and_no_processor_time() {
+    let fixture = Fixture::new();
+    for number in 0..10_000 {
+        let place = fixture.project().join(format!("d{}/e{}", number / 100, number % 100));
+        fs::create_dir_all(&place).unwrap();
+        for file in 0..10 {
+            fs::write(place.join(file.to_string()), format!("{number} {file}")).unwrap();
+        }
+    }
+    let watching = Watching::begin(&fixture, &[]);
+    let pid = watching.child.id();
+    fixture.write("d1/e1/1", "changed");
+    watching.says("recorded");
+    let facts = status(&fixture);
+    assert!(facts["is_pending"] == false && facts["directories"] == 10_101, "{facts}");
+    let memory = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    // The pages of the program itself are in the cache of the kernel, and bigger in a debug build.
+    let own = memory.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+    let own: u64 = own.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(own < 20_000, "{own} kB");
+    // Work beside the project, in the same store, is no event for it.
+    let (began, before) = (Instant::now(), ticks(pid));
+    let beside = fixture.path("beside");
+    fs::create_dir(&beside).unwrap();
+    for number in 0..20 {
+        fs::write(beside.join("file"), number.to_string()).unwrap();
+        fixture.nono(&["snapshot", beside.to_str().unwrap()]).success();
+    }
+    let used = Duration::from_millis(10 * (ticks(pid) - before));
+    // One tick is what the clock of the kernel cannot tell from nothing.
+    let most = began.elapsed() / 1000 + Duration::from_millis(10);
+    assert!(used <= most, "{used:?} of {:?}", began.elapsed());
+    watching.stop(&fixture);
 }

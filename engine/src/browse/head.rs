@@ -16,7 +16,7 @@ use serde::de::{IgnoredAny, MapAccess, Visitor};
 use super::error::from_manifest;
 use crate::object::ContentHash;
 use crate::path_text;
-use crate::snapshot::{MANIFEST_VERSION, ManifestError};
+use crate::snapshot::{MANIFEST_VERSION, ManifestError, SessionOrigin};
 use crate::sys::{Dir, FileKind};
 
 /// The facts in the manifest of a snapshot.
@@ -33,6 +33,10 @@ pub(super) struct SessionHead {
     pub(super) tracked_paths: Vec<PathBuf>,
     /// Whether an archive brought the session.
     pub(super) received: bool,
+    /// Its maker.
+    pub(super) origin: SessionOrigin,
+    /// The name of the fork that begins from it, if one does.
+    pub(super) fork: Option<String>,
     /// The name that a person gave it.
     pub(super) label: Option<String>,
     /// The command and its arguments, as text.
@@ -53,6 +57,8 @@ struct SessionFields {
     tracked_paths: Option<Vec<String>>,
     /// Only there when it is true, and then before the others.
     received: bool,
+    /// Before the tracked paths.
+    origin: SessionOrigin,
     /// Before the tracked paths, if it is there.
     label: Option<String>,
     /// Before the tracked paths.
@@ -90,6 +96,7 @@ impl Fields for SessionFields {
     fn take<'de, A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         match name {
             "received" => self.received = map.next_value()?,
+            "origin" => self.origin = map.next_value()?,
             "label" => self.label = map.next_value()?,
             "command" => self.command = map.next_value()?,
             "started" => self.started = Some(map.next_value()?),
@@ -143,16 +150,17 @@ pub(super) fn read_snapshot(dir: &Dir, name: &[u8], number: u64) -> io::Result<S
     Ok(SnapshotHead { timestamp, merkle_root })
 }
 
-/// Reads the head of a session's manifest.
+/// Reads the head of a session's manifest. The name of a fork stands elsewhere.
 pub(super) fn read_session(dir: &Dir, name: &[u8]) -> io::Result<SessionHead> {
-    let SessionFields { started, tracked_paths, received, label, command } = read(dir, name)?;
+    let SessionFields { started, tracked_paths, received, origin, label, command } =
+        read(dir, name)?;
     let (Some(started), Some(tracked_paths)) = (started, tracked_paths) else {
         let reason = "a field is missing".to_owned();
         return Err(from_manifest(ManifestError::Corrupt { path: dir.path_of(name), reason }));
     };
     let decode = |text: &String| path_text::to_path(&path_text::decode(text)).to_owned();
     let tracked_paths = tracked_paths.iter().map(decode).collect();
-    Ok(SessionHead { started, tracked_paths, received, label, command })
+    Ok(SessionHead { started, tracked_paths, received, origin, fork: None, label, command })
 }
 
 fn read<F: Fields + Default>(dir: &Dir, name: &[u8]) -> io::Result<F> {

@@ -1,7 +1,8 @@
 //! The names of projects and of their sessions, as a person knows them.
 //!
 //! A project is a tracked path, and is called by its last part. A session of several paths is in
-//! the folder of each. A session is called by when it began and by its name, or by its command.
+//! the folder of each. A session is called by when it began and by its name, or by its command. One
+//! without a command is called by its maker: the fork, or a watcher's "you or another program".
 //!
 //! Projects of one name are all called by the directories around them as well. So no name means
 //! another project because sessions came or went. Equal names of sessions are numbered from the
@@ -22,6 +23,7 @@ use super::sessions::{Session, Sessions};
 use crate::byte_path;
 use crate::path_text;
 use crate::session::places_of_work;
+use crate::snapshot::SessionOrigin;
 use crate::sys::FileTime;
 
 /// Maximum length of the name of a project or session, and of a part that is added to one. With all
@@ -108,9 +110,12 @@ fn project(mut sessions: Vec<&Session>, undated: &[&Session], zone: &TimeZone) -
 /// `2026-11-26 11.49 the big refactor`
 fn session_name(head: &SessionHead, zone: &TimeZone) -> String {
     let began = head.started.to_zoned(zone.clone()).strftime("%Y-%m-%d %H.%M").to_string();
-    let words = match &head.label {
-        Some(label) => label.clone().into_bytes(),
-        None => command(&head.command),
+    let words = match (&head.label, &head.fork, head.origin) {
+        (Some(label), ..) => label.clone().into_bytes(),
+        (None, Some(fork), _) => format!("fork {fork}").into_bytes(),
+        (None, None, SessionOrigin::Fork) => b"fork".to_vec(),
+        (None, None, SessionOrigin::Watch) => b"you or another program".to_vec(),
+        (None, None, _) => command(&head.command),
     };
     let name = safe_name(&words, MAX_NAME_BYTES, "snapshot");
     let from = if head.received { " (received)" } else { "" };
@@ -197,17 +202,36 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_called_by_its_name_or_its_command() {
+    fn a_session_is_called_by_its_name_its_command_or_its_maker() {
         let name = |label: Option<&str>, command: &[&str], received| {
             let head = SessionHead {
                 started: "2026-11-26T10:49:31Z".parse().unwrap(),
                 tracked_paths: Vec::new(),
                 received,
+                origin: SessionOrigin::Run,
+                fork: None,
                 label: label.map(str::to_owned),
                 command: command.iter().map(|word| (*word).to_owned()).collect(),
             };
             session_name(&head, &TimeZone::fixed(jiff::tz::offset(1)))
         };
+        let made_by = |origin, fork: Option<&str>| {
+            let head = SessionHead {
+                started: "2026-11-26T10:49:31Z".parse().unwrap(),
+                tracked_paths: Vec::new(),
+                received: false,
+                origin,
+                fork: fork.map(str::to_owned),
+                label: None,
+                command: Vec::new(),
+            };
+            session_name(&head, &TimeZone::fixed(jiff::tz::offset(1)))
+        };
+        let fork = SessionOrigin::Fork;
+        assert_eq!(made_by(fork, Some("a/b")), "2026-11-26 11.49 fork a_b");
+        assert_eq!(made_by(fork, None), "2026-11-26 11.49 fork");
+        let watched = made_by(SessionOrigin::Watch, None);
+        assert_eq!(watched, "2026-11-26 11.49 you or another program");
         let label = Some("the big refactor");
         assert_eq!(name(label, &["claude"], false), "2026-11-26 11.49 the big refactor");
         assert_eq!(name(None, &["/bin/sh", "-c", "a; b"], false), "2026-11-26 11.49 sh -c a; b");

@@ -21,7 +21,7 @@ use super::head::{self, SessionHead, SnapshotHead};
 use super::key::SessionKey;
 use super::{BY_PROJECT, LATEST};
 use crate::layout;
-use crate::snapshot::{Recency, SessionDir};
+use crate::snapshot::{Recency, SessionDir, SessionOrigin};
 use crate::sys::{self, Dir, FileKind, FileSystemSpace, FileTime, Stat};
 
 /// Sessions whose manifests are remembered.
@@ -69,6 +69,11 @@ pub(super) struct Session {
 impl Session {
     pub(super) fn started(&self) -> Option<Timestamp> {
         self.head.as_ref().map(|head| head.started)
+    }
+
+    /// Whether a watcher writes it.
+    fn is_watched(&self) -> bool {
+        self.head.as_ref().is_some_and(|head| head.origin == SessionOrigin::Watch)
     }
 
     /// Whether an archive brought it: only its id means it.
@@ -177,7 +182,7 @@ impl Sessions {
             known => {
                 // The log says it once, however often it is looked at.
                 let is_news = known.is_none_or(|(known, _)| !known.same_state(&stat));
-                let facts = self.read_facts(root, &manifest, is_news);
+                let facts = self.read_facts(root, &key, &manifest, is_news);
                 self.sessions.lock().put(key.clone(), (stat, facts.clone()));
                 facts
             }
@@ -191,11 +196,21 @@ impl Sessions {
         Ok(is_shown.then_some(Session { key, head, mtime: stat.mtime, latest_begin }))
     }
 
-    fn read_facts(&self, root: &Dir, manifest: &[u8], is_news: bool) -> SessionFacts {
+    fn read_facts(
+        &self,
+        root: &Dir,
+        key: &SessionKey,
+        manifest: &[u8],
+        is_news: bool,
+    ) -> SessionFacts {
         #[cfg(test)]
         self.reads.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         match head::read_session(root, manifest) {
-            Ok(head) => {
+            Ok(mut head) => {
+                if head.origin == SessionOrigin::Fork {
+                    let session = SessionDir::open(&self.path(key));
+                    head.fork = session.and_then(|session| session.fork_name()).ok().flatten();
+                }
                 let tracks = |wanted: &PathBuf| {
                     let mut paths = head.tracked_paths.iter();
                     paths.any(|path| path.starts_with(wanted) || wanted.starts_with(path))
@@ -272,7 +287,8 @@ impl Sessions {
         spaces.next().unwrap_or_default()
     }
 
-    /// The newest of some sessions: of those that were recorded here the one that began last.
+    /// The newest of some sessions: of those that were recorded here the one that began last. One of
+    /// a watcher is it only where there is no other one, as for `latest` in commands.
     /// `None` also when that may be one whose manifest cannot be read: a link to another one would
     /// be to the wrong state.
     pub(super) fn newest<'a>(
@@ -282,7 +298,7 @@ impl Sessions {
         let dated =
             sessions.clone().filter(|session| session.head.is_some() && !session.received());
         let recency = |session: &Session| Recency::new(session.started(), &*session.key.id, now);
-        let newest = dated.max_by_key(|session| recency(session))?;
+        let newest = dated.max_by_key(|session| (!session.is_watched(), recency(session)))?;
         let mut undated = sessions.filter(|session| session.head.is_none());
         let is_sure = !undated.any(|session| recency(newest).may_be_before(session.latest_begin));
         is_sure.then_some(newest)

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::{BrowseError, DirectoryKey, Scope, StoreTree};
 use crate::object::ContentHash;
-use crate::snapshot::{Budget, SessionDir, SessionMetadata, SnapshotManager};
+use crate::snapshot::{Budget, SessionDir, SessionMetadata, SessionOrigin, SnapshotManager};
 use crate::store::LocalStore;
 use crate::sys::Dir;
 use crate::walk::ExclusionConfig;

@@ -5,6 +5,10 @@
 //! changes come last: the newest one that may have changed something is meant. A session without an
 //! end (open, running, interrupted) may have, because what is different now belongs to it. One that
 //! was killed before its first snapshot holds no state, and is passed over.
+//!
+//! The session of a watcher grows with each change of the user, and so it comes last: it is meant
+//! only where no other session may have changed anything. This holds for `latest`, for commands
+//! without an id, and for the links of a mount.
 
 use std::path::{Path, PathBuf};
 
@@ -135,6 +139,14 @@ pub fn newest<'a>(here: &[&'a SessionSummary]) -> Option<&'a SessionSummary> {
     changed.or(here.first()).copied()
 }
 
+/// The newest session of a watcher with changes among those [here](sessions_here).
+pub fn last_watched<'a>(here: &[&'a SessionSummary]) -> Option<&'a SessionSummary> {
+    let is_it = |session: &&&SessionSummary| {
+        session.origin == SessionOrigin::Watch && session.step_count > 0
+    };
+    here.iter().find(is_it).copied()
+}
+
 /// A session whose manifest cannot be used.
 #[derive(Debug)]
 pub struct Unreadable {
@@ -219,7 +231,8 @@ impl Catalog {
         let mut listed = self.listed()?;
         let now = Timestamp::now();
         let recorded = listed.sessions.iter().filter(|it| !it.received && it.has_begun);
-        let newest = recorded.max_by_key(|session| session.recency(now));
+        let newest = recorded
+            .max_by_key(|session| (session.origin != SessionOrigin::Watch, session.recency(now)));
         let newest = newest.map(|session| (session.recency(now), session.session_id.clone()));
         // Another one in its place may be that of another project.
         let known = newest.as_ref().map(|(recency, _)| recency);
@@ -438,6 +451,22 @@ mod tests {
         let open = SessionSummary { status: SessionStatus::Interrupted, ..sessions[2].clone() };
         let sessions = [sessions[1].clone(), open];
         assert_eq!(meant(&sessions, "/dev/a", Purpose::Restoring).unwrap(), "idle");
+    }
+
+    #[test]
+    fn the_session_of_a_watcher_is_meant_where_no_other_one_changed_anything() {
+        let watched = SessionSummary {
+            origin: SessionOrigin::Watch,
+            step_count: 2,
+            ..session("watched", 5, "/dev/a", 2)
+        };
+        let mut sessions = vec![session("idle", 1, "/dev/a", 0), watched];
+        assert_eq!(meant(&sessions, "/dev/a", Purpose::Restoring).unwrap(), "watched");
+        sessions.push(session("run", 3, "/dev/a", 1));
+        assert_eq!(meant(&sessions, "/dev/a", Purpose::Restoring).unwrap(), "run");
+        let here: Vec<_> = sessions.iter().collect();
+        assert_eq!(last_watched(&here).unwrap().session_id, "watched");
+        assert!(last_watched(&here[..1]).is_none());
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub use at_work::{AtWork, at_work, recorded_by_others};
 pub use attribution::changed_since;
 pub use catalog::{Catalog, CatalogError, InterruptedRestores, SnapshotId};
 pub use clock::aging_until;
-pub use here::{Listed, NotHere, Place, Purpose, Unreadable, newest, sessions_here};
+pub use here::{Listed, NotHere, Place, Purpose, Unreadable, last_watched, newest, sessions_here};
 pub use keep::{KeepItem, KeepRules};
 pub use moved::Moved;
 pub use names::{LabelError, MAX_LABEL_BYTES, NameOwner, check_label};

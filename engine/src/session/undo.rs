@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 
 use super::catalog::{Catalog, CatalogError};
-use super::here::{Place, sessions_here};
+use super::here::{Place, last_watched, newest, sessions_here};
 use super::summary::SessionSummary;
 use crate::snapshot::{
     ManifestError, RestoreCommand, RestoreRecord, SessionDir, SessionOrigin, SnapshotKind,
@@ -94,6 +94,11 @@ fn overtaken(
     Ok(overtaken)
 }
 
+/// Whether an undo without a name may take back all that a session did.
+fn is_undone_whole(summary: &SessionSummary) -> bool {
+    summary.may_have_changed() && summary.origin != SessionOrigin::Watch
+}
+
 impl History {
     /// Reads the sessions here.
     ///
@@ -140,11 +145,27 @@ impl History {
     /// changes back.
     pub fn to_undo(&self) -> impl Iterator<Item = &(SessionSummary, SessionDir)> {
         self.here.iter().filter(|(summary, _)| {
-            summary.may_have_changed()
+            is_undone_whole(summary)
                 && !summary.undone
-                && summary.origin != SessionOrigin::Watch
                 && !self.overtaken.contains(&summary.session_id)
         })
+    }
+
+    /// The session of a watcher, where [it is meant](newest) and no other one. Its steps are taken
+    /// back one by one: as a whole it holds up to a day of the user's own work.
+    pub fn meant_watched(&self) -> Option<&SessionDir> {
+        let here: Vec<_> = self.here.iter().map(|(summary, _)| summary).collect();
+        let meant = newest(&here)
+            .filter(|meant| meant.origin == SessionOrigin::Watch && meant.step_count > 0)?;
+        let is_it =
+            |(summary, _): &&(SessionSummary, SessionDir)| summary.session_id == meant.session_id;
+        self.here.iter().find(is_it).map(|(_, session)| session)
+    }
+
+    /// The id of the newest session of a watcher here that has steps.
+    pub fn last_watched(&self) -> Option<&str> {
+        let here: Vec<_> = self.here.iter().map(|(summary, _)| summary).collect();
+        last_watched(&here).map(|summary| summary.session_id.as_str())
     }
 
     /// The newest session here, if it is a run that changed nothing recorded.
@@ -158,7 +179,7 @@ impl History {
     pub fn is_next(&self, id: &str) -> bool {
         let mut here = self.here.iter().map(|(summary, _)| summary);
         let next =
-            here.find(|next| next.may_have_changed() && (!next.undone || next.session_id == id));
+            here.find(|next| is_undone_whole(next) && (!next.undone || next.session_id == id));
         next.is_some_and(|next| next.session_id == id)
     }
 

@@ -39,7 +39,7 @@ pub enum SessionOrigin {
     Fork,
     /// `nono watch`: its steps are changes of the user and of programs that are not recorded. It
     /// goes on when the watcher begins again. Of several sessions here it is the last one that a
-    /// directory means, and an undo without an id never means it.
+    /// directory means. An undo without an id takes back its last step then, and never all of it.
     Watch,
 }
 
@@ -77,6 +77,9 @@ pub struct SessionMetadata {
     pub started: Timestamp,
     /// When it ended, if it has.
     pub ended: Option<Timestamp>,
+    /// The maker of the session.
+    #[serde(default)]
+    pub origin: SessionOrigin,
     /// The command and its arguments; bytes that are not UTF-8 as `\xNN`.
     pub command: Vec<String>,
     /// The sessions whose command was at work on the same paths when this one began.
@@ -130,9 +133,6 @@ pub struct SessionMetadata {
     /// Bytes of the objects that the session's snapshots added to the store.
     #[serde(default)]
     pub bytes_written: u64,
-    /// The maker of the session.
-    #[serde(default)]
-    pub origin: SessionOrigin,
     /// The changes between the baseline and the last ordinary snapshot, counted. `None`: a damaged
     /// object prevents the count.
     #[serde(default)]

@@ -346,16 +346,21 @@ pub(in crate::cli) fn command(session: &SessionSummary) -> String {
 
 /// The command in one line, safe for a terminal.
 pub(in crate::cli) fn whole_command(session: &SessionSummary) -> String {
-    let command = command_line(&session.command);
-    if !command.is_empty() {
-        Shown::bytes(command.as_bytes()).to_string()
-    } else if let Some(fork) = &session.fork {
-        format!("(fork {})", Shown::bytes(fork.as_bytes()))
-    } else if session.origin == SessionOrigin::Fork {
-        "(fork)".into()
-    } else if session.origin == SessionOrigin::Watch {
-        "(you or another program)".into()
-    } else {
-        "(snapshot)".into()
+    match without_command(session) {
+        Some(maker) => format!("({maker})"),
+        None => Shown::bytes(command_line(&session.command).as_bytes()).to_string(),
     }
+}
+
+/// The maker of a session that has no command, safe for a terminal.
+pub(in crate::cli) fn without_command(session: &SessionSummary) -> Option<String> {
+    if !session.command.is_empty() {
+        return None;
+    }
+    Some(match (&session.fork, session.origin) {
+        (Some(fork), _) => format!("fork {}", Shown::bytes(fork.as_bytes())),
+        (None, SessionOrigin::Fork) => "fork".to_owned(),
+        (None, SessionOrigin::Watch) => "you or another program".to_owned(),
+        (None, _) => "snapshot".to_owned(),
+    })
 }

@@ -8,6 +8,7 @@ use jiff::{Timestamp, Zoned};
 use serde::Serialize;
 
 use super::log::write_unrecorded;
+use super::watch::{watchers_of, write_troubles};
 use crate::agent::Mishap;
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
@@ -17,7 +18,7 @@ use crate::cli::error::{CliError, moved_hint};
 use crate::cli::offer::NONO;
 use crate::cli::render::{Palette, relative_time, session_changes, summary_line};
 use crate::cli::repositories::{Repositories, repository_line};
-use crate::cli::restoring::{command, write_preview};
+use crate::cli::restoring::{command, made_by, write_preview};
 use crate::cli::run_later::{self, RunLater};
 use crate::cli::unrecorded_changes::told;
 use crate::config::{FlagSettings, Settings};
@@ -29,6 +30,7 @@ use nono_engine::session::{
 use nono_engine::session::{newest, sessions_here};
 use nono_engine::snapshot::{NotCapturedSet, SessionDir, SnapshotKind, SnapshotManager};
 use nono_engine::sys;
+use nono_engine::watch::WatchFacts;
 
 /// Maximum number of named paths that cannot be restored.
 const NAMED_LOST: usize = 10;
@@ -64,6 +66,8 @@ struct Report {
     below: Vec<String>,
     /// Sessions whose command is running, here or elsewhere.
     running: Vec<Running>,
+    /// Watchers of this directory, or of one above it.
+    watchers: Vec<WatchFacts>,
     #[cfg(feature = "mount")]
     mounts: Vec<super::mount::Status>,
     interrupted: Interrupted,
@@ -189,6 +193,7 @@ pub(in crate::cli) fn run(args: &StatusArgs, store: &StoreArgs, context: &Contex
                 session: session.clone(),
             })
             .collect(),
+        watchers: watchers_of(catalog.root(), &place.directory, context),
         #[cfg(feature = "mount")]
         mounts: super::mount::mounted_from(catalog.roots())?,
         interrupted: Interrupted {
@@ -340,8 +345,7 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
             let id = &session.session_id;
             let when = relative_time(session.started, &now);
             writeln!(out, "{BOLD}{}{BOLD:#}", named_project(&session.tracked_paths))?;
-            let what =
-                if session.command.is_empty() { "snapshot".into() } else { command(session) };
+            let what = made_by(session);
             let status = session.status.word();
             writeln!(out, "last session: {BOLD}{id}{BOLD:#}  {what}  {status}, {when}")?;
             let changed = session_changes(session, report.git.as_deref(), &palette);
@@ -388,6 +392,15 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
         let (id, command) = (&session.session_id, command(session));
         let project = named_project(&session.tracked_paths);
         writeln!(out, "{YELLOW}running {place}{YELLOW:#}: {id}  {command}  in {project}")?;
+    }
+    for facts in &report.watchers {
+        let WatchFacts { session_id, last_snapshot, pid, .. } = facts;
+        writeln!(out, "watched: {session_id}/{last_snapshot}  by process {pid}")?;
+        write_troubles(facts, &mut *out)?;
+        if *last_snapshot > 0 {
+            let step = format!("{session_id}#last");
+            writeln!(out, "  what you or another program changed last: {NONO} undo --step {step}")?;
+        }
     }
     #[cfg(feature = "mount")]
     for mount in &report.mounts {

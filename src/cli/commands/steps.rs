@@ -21,7 +21,10 @@ use crate::cli::repositories::Repositories;
 use crate::cli::restoring::is_meant_here;
 use crate::cli::unrecorded_changes::lines_of_step;
 use nono_engine::path_text::Shown;
-use nono_engine::session::{Catalog, PromptSteps, Purpose, UnrecordedStep, by_prompt, steps_of};
+use nono_engine::session::{
+    Catalog, Place, PromptSteps, Purpose, UnrecordedStep, by_prompt, last_watched, sessions_here,
+    steps_of,
+};
 use nono_engine::snapshot::{
     AgentSession, RemovedSnapshot, SessionDir, SessionMetadata, SessionOrigin, StepEntry, StepKind,
     StepPrompt,
@@ -101,6 +104,9 @@ fn print(
     let Some(last) = steps().last() else {
         out.flush()?;
         context.say("no steps: no agent with hooks of nono changed anything (nono agent status)");
+        if let Some(watched) = last_watched_here(catalog)? {
+            context.say(format_args!("steps of you or another program: {NONO} steps {watched}"));
+        }
         return Ok(());
     };
     let digits = last.number.to_string().len();
@@ -155,6 +161,13 @@ fn print(
         "see one: {NONO} show {id}#{number}; take one back: {NONO} undo --step {before}{number}"
     ));
     Ok(())
+}
+
+/// The id of the newest session of a watcher here that has steps.
+fn last_watched_here(catalog: &Catalog) -> Result<Option<String>, CliError> {
+    let (sessions, place) = (catalog.listed()?.sessions, Place::current(Purpose::Looking)?);
+    let here = sessions_here(&sessions, &place, Timestamp::now()).unwrap_or_default();
+    Ok(last_watched(&here).map(|session| session.session_id.clone()))
 }
 
 fn is_watchers(step: &StepEntry) -> bool {

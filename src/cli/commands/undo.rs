@@ -21,7 +21,8 @@ use crate::cli::offer::NONO;
 use crate::cli::render::relative_time;
 use crate::cli::repositories::{Repositories, Told};
 use crate::cli::restoring::{
-    AskedBy, ConflictArgs, PartArgs, Restoring, command, refuse_without_answers, say_overwritten,
+    AskedBy, ConflictArgs, PartArgs, Restoring, command, made_by, refuse_without_answers,
+    say_overwritten,
 };
 use crate::cli::shell_word::shell_word;
 use crate::cli::state_at::exact;
@@ -250,7 +251,12 @@ pub(in crate::cli) fn run(
     if let Some((id, path)) = spared.filter(|_| !args.part.is_everything()) {
         return Err(not_of_sessions(&id, &path));
     }
-    let Some(error) = unknown else { return Err(nothing_left(&history, args)) };
+    let Some(error) = unknown else {
+        return match history.meant_watched().filter(|_| args.part.is_everything()) {
+            Some(session) => undo_steps::take_back(args, None, session, &catalog, context),
+            None => Err(nothing_left(&history, args)),
+        };
+    };
     match args.session_by_name(&catalog)? {
         Some(session) => undo_named(args, &session, &catalog, context),
         None => Err(args.elsewhere(error, &catalog)),
@@ -277,17 +283,15 @@ fn undo_since(
         name_straddling(summary, session, since, context)?;
     }
     if meant.is_empty() {
-        return Err(CliError::failed(format!(
-            "no session here that began since {} is left to undo",
-            exact(begin)
-        )));
+        let began = exact(begin);
+        let error = format!("no session here that began since {began} is left to undo");
+        return Err(with_watched(CliError::failed(error), history));
     }
     let count = counted(meant.len(), "session", "sessions");
     if !args.json {
         context.say(format_args!("{count} here began since {}:", exact(begin)));
         for (summary, _) in &meant {
-            let what = command(summary);
-            let what = if summary.command.is_empty() { "snapshot".to_owned() } else { what };
+            let what = made_by(summary);
             let at = exact(summary.started);
             context.say(format_args!("  {}  {at}  {what}", summary.session_id));
         }
@@ -482,7 +486,12 @@ fn undo(
         return done;
     }
     introduce(summary, &work, context);
-    let question = format!("undo session {} in {}?", session.id(), named_project(&work.roots));
+    let whose = match summary.origin {
+        SessionOrigin::Watch => format!(" ({})", made_by(summary)),
+        _ => String::new(),
+    };
+    let project = named_project(&work.roots);
+    let question = format!("undo session {}{whose} in {project}?", session.id());
     work.run_asked(&plan, &question, context)
 }
 
@@ -491,10 +500,14 @@ fn introduce(summary: &SessionSummary, work: &Restoring<'_>, context: &Context) 
     let project = named_project(&work.roots);
     let when = relative_time(summary.started, &Zoned::now());
     let id = &summary.session_id;
-    let what = if summary.command.is_empty() { "snapshot".to_owned() } else { command(summary) };
+    let what = made_by(summary);
     context.say(format_args!("undo in {project}: session {BOLD}{id}{BOLD:#}, {what}, {when}"));
-    if work.is_whole() && summary.agent_step_count > 0 {
-        let steps = match summary.agent_step_count {
+    let steps = match summary.origin {
+        SessionOrigin::Watch => summary.step_count,
+        _ => summary.agent_step_count,
+    };
+    if work.is_whole() && steps > 0 {
+        let steps = match steps {
             1 => "its only step".to_owned(),
             count => format!("all of its {count} steps"),
         };
@@ -526,8 +539,19 @@ fn nothing_left(history: &History, args: &UndoArgs) -> CliError {
         return error.with_hint(log.unwrap_or_else(|| format!("{NONO} list")));
     }
     let error = CliError::failed("nothing is left to undo here");
-    match history.redo() {
+    let error = match history.redo() {
         Ok(Ok(_)) => error.with_hint(format!("take the last undo back: {NONO} redo")),
         _ => error.with_hint(format!("`{NONO} list --path .` shows what is recorded")),
+    };
+    with_watched(error, history)
+}
+
+/// Adds the way to the last step of a watcher, which an undo without a name passes over.
+fn with_watched(error: CliError, history: &History) -> CliError {
+    match history.last_watched() {
+        Some(id) => error.or_hint(&format!(
+            "what you or another program changed last: {NONO} undo --step {id}#last"
+        )),
+        None => error,
     }
 }

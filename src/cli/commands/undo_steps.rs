@@ -2,7 +2,8 @@
 //!
 //! `last` means the newest step, or prompt, of which something is left to undo. So a second
 //! `--step last` takes the step before, as a second `nono undo` takes the session before. A commit
-//! is nothing that is left: no undo of a step takes it back.
+//! is nothing that is left: no undo of a step takes it back. In the session of a watcher `last` is
+//! the newest step of the user or of another program: other sessions have the rest.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -23,8 +24,8 @@ use crate::cli::restoring::{
 use crate::cli::unrecorded_changes::lines_of_step;
 use nono_engine::path_text::Shown;
 use nono_engine::restore::{StepConflict, StepUndoOptions, StepUndoReport};
-use nono_engine::session::{Purpose, UnrecordedStep, steps_of};
-use nono_engine::snapshot::{RestoreCommand, SessionDir, StepEntry};
+use nono_engine::session::{Catalog, Purpose, UnrecordedStep, steps_of};
+use nono_engine::snapshot::{RestoreCommand, SessionDir, StepEntry, StepKind};
 
 /// Which steps are meant.
 #[derive(Debug, Clone, Args)]
@@ -66,10 +67,12 @@ fn parse(text: &str) -> Result<(&str, Option<u64>), CliError> {
     Ok((session, Some(number)))
 }
 
-/// The numbers of the steps that an agent made, or of the prompts of these, the newest first.
+/// The numbers of the steps that an agent made, or a watcher saw, or of the prompts of these, the
+/// newest first.
 fn newest_first(session: &SessionDir, of_prompts: bool) -> Result<Vec<u64>, CliError> {
     let metadata = session.metadata()?;
-    let steps = steps_of(&metadata).into_iter().rev().filter(StepEntry::is_agents);
+    let is_meant = |step: &StepEntry| step.is_agents() || step.kind == StepKind::Watched;
+    let steps = steps_of(&metadata).into_iter().rev().filter(is_meant);
     let mut numbers: Vec<u64> = Vec::new();
     for step in steps {
         let number = match of_prompts {
@@ -80,11 +83,9 @@ fn newest_first(session: &SessionDir, of_prompts: bool) -> Result<Vec<u64>, CliE
     }
     if numbers.is_empty() {
         let what = if of_prompts { "prompts" } else { "steps" };
-        return Err(CliError::failed(format!(
-            "session {} has no {what} of an agent",
-            session.id()
-        ))
-        .with_hint(format!("{NONO} undo takes back all that the session did")));
+        let id = session.id();
+        return Err(CliError::failed(format!("session {id} has no {what} of an agent"))
+            .with_hint(format!("{NONO} undo {id} takes back all that the session did")));
     }
     Ok(numbers)
 }
@@ -95,78 +96,115 @@ pub(in crate::cli) fn run(args: &UndoArgs, store: &StoreArgs, context: &Context)
     let given = step.as_ref().or(prompt.as_ref()).or(to_step.as_ref());
     let (id, number) = parse(given.map_or("", String::as_str))?;
     let session = catalog.find_from(id, Purpose::Restoring)?;
+    take_back(args, number, &session, &catalog, context)
+}
+
+/// Takes back the steps that the arguments mean in a session; without a number, the last one.
+pub(super) fn take_back(
+    args: &UndoArgs,
+    number: Option<u64>,
+    session: &SessionDir,
+    catalog: &Catalog,
+    context: &Context,
+) -> Outcome {
+    let StepArgs { prompt, to_step, .. } = &args.which;
     let numbers = match number {
         Some(number) => vec![number],
-        None => newest_first(&session, prompt.is_some())?,
+        None => newest_first(session, prompt.is_some())?,
     };
     // A number that there is not is no question.
     for &number in &numbers {
         match (prompt, to_step) {
-            (Some(_), _) => steps_of_prompt(&session, number).map(drop)?,
-            (None, Some(_)) => check_step(&session, number)?,
-            (None, None) => step_of(&session, number).map(drop)?,
+            (Some(_), _) => steps_of_prompt(session, number).map(drop)?,
+            (None, Some(_)) => check_step(session, number)?,
+            (None, None) => step_of(session, number).map(drop)?,
         }
     }
     if args.asks() {
         refuse_without_answers("undo", args.json, context)?;
     }
-    let mut work = Restoring::new(&catalog, &session, 0, &args.threads, context)?;
+    let mut work = Restoring::new(catalog, session, 0, &args.threads, context)?;
     work.force = args.conflicts.force;
     work.is_for_program = args.json;
     work.is_settled = args.yes;
     if let (Some(_), Some(&number)) = (to_step, numbers.first()) {
-        work.number = number;
-        work.options.command = RestoreCommand::Undo;
-        work.options.keep_commits = args.conflicts.keep_commits;
-        work.options.skip_blocked = args.conflicts.skip_blocked;
-        work.options.on_conflict = args.conflicts.on_conflict();
-        if !args.json {
-            work.name_own_edits(context)?;
-        }
-        if args.dry_run {
-            return work.dry_run(context);
-        }
-        let plan = if args.asks() { Some(work.plan(context)?) } else { None };
-        return match plan.filter(|plan| !plan.changes.is_empty()) {
-            Some(plan) => {
-                let state = state_in_words(&session, number)?;
-                work.run_asked(&plan, &format!("go back to {state}?"), context)
-            }
-            None => work.run(true, context),
-        };
+        return go_back(args, number, work, context);
     }
     let of_prompt = prompt.is_some();
     let which = Which { numbers: &numbers, is_last: number.is_none(), of_prompt };
-    let Some((steps, plan)) = planned(args, &work, &session, which, context)? else {
-        let what = match (number, of_prompt) {
-            (Some(number), true) => format!("prompt {number}"),
-            (Some(number), false) => format!("step {number}"),
-            (None, true) => "any prompt".to_owned(),
-            (None, false) => "any step".to_owned(),
-        };
-        let id = session.id();
-        if let Some(number) = number {
-            name_unrecorded(&session, number, of_prompt, context)?;
+    match planned(args, &work, session, which, context)? {
+        Some((steps, plan)) => carry_out(args, &steps, &plan, work, context),
+        None => {
+            if let Some(number) = number {
+                name_unrecorded(session, number, of_prompt, context)?;
+            }
+            Err(nothing_left(session, number, of_prompt))
         }
-        return Err(CliError::failed(format!("nothing of {what} of session {id} is left to undo"))
-            .with_hint(format!("{NONO} steps {id}")));
+    }
+}
+
+/// Goes back to the state after a step.
+fn go_back(args: &UndoArgs, number: u64, mut work: Restoring<'_>, context: &Context) -> Outcome {
+    work.number = number;
+    work.options.command = RestoreCommand::Undo;
+    work.options.keep_commits = args.conflicts.keep_commits;
+    work.options.skip_blocked = args.conflicts.skip_blocked;
+    work.options.on_conflict = args.conflicts.on_conflict();
+    if !args.json {
+        work.name_own_edits(context)?;
+    }
+    if args.dry_run {
+        return work.dry_run(context);
+    }
+    let plan = if args.asks() { Some(work.plan(context)?) } else { None };
+    match plan.filter(|plan| !plan.changes.is_empty()) {
+        Some(plan) => {
+            let state = state_in_words(work.manager.session(), number)?;
+            work.run_asked(&plan, &format!("go back to {state}?"), context)
+        }
+        None => work.run(true, context),
+    }
+}
+
+fn nothing_left(session: &SessionDir, number: Option<u64>, of_prompt: bool) -> CliError {
+    let what = match (number, of_prompt) {
+        (Some(number), true) => format!("prompt {number}"),
+        (Some(number), false) => format!("step {number}"),
+        (None, true) => "any prompt".to_owned(),
+        (None, false) => "any step".to_owned(),
     };
+    let id = session.id();
+    CliError::failed(format!("nothing of {what} of session {id} is left to undo"))
+        .with_hint(format!("{NONO} steps {id}"))
+}
+
+/// Names steps, asks about their undo, and carries it out.
+fn carry_out(
+    args: &UndoArgs,
+    steps: &[StepEntry],
+    plan: &StepUndoReport,
+    mut work: Restoring<'_>,
+    context: &Context,
+) -> Outcome {
+    let id = work.manager.session().id();
     let numbers: Vec<u64> = steps.iter().map(|step| step.number).collect();
-    for step in &steps {
+    for step in steps {
         let summary = step.summary();
         let summary = Shown::bytes(summary.as_bytes());
-        context.say(format_args!("undo step {} of {}: {summary}", step.number, session.id()));
+        context.say(format_args!("undo step {} of {id}: {summary}", step.number));
         if step.overlapped {
             context.warn("another call was at work meanwhile: what it wrote by then goes as well");
         }
         warn_of_unrecorded(step, &work.roots, context);
     }
     if args.dry_run {
-        return print(&plan, &work, args, context);
+        return print(plan, &work, args, context);
     }
     if args.asks() && !plan.restore.changes.is_empty() {
-        show_changes(&plan, &work, context)?;
-        if !context.confirm(&format!("undo this in {}?", named_project(&work.roots)))? {
+        show_changes(plan, &work, context)?;
+        let is_of_agent = steps.iter().all(StepEntry::is_agents);
+        let what = if is_of_agent { "this" } else { "what you or another program changed" };
+        if !context.confirm(&format!("undo {what} in {}?", named_project(&work.roots)))? {
             return Ok(nothing_changed(&work, context));
         }
     }

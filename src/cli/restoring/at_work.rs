@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::answers;
 use crate::cli::args::named_project;
+use crate::cli::commands::list::without_command;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::render::columns::{MAX_COMMAND_CELLS, cut};
@@ -51,6 +52,11 @@ pub(in crate::cli) fn is_allowed(
     }
     context.say("nothing was changed");
     Ok(None)
+}
+
+/// The maker of a session in a few words: its command, or what a list says in its place.
+pub(in crate::cli) fn made_by(session: &SessionSummary) -> String {
+    without_command(session).unwrap_or_else(|| command(session))
 }
 
 /// The command of a session as a person typed it, in one line, and cut as in lists.

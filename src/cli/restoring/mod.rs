@@ -33,9 +33,9 @@ use nono_engine::snapshot::{SessionDir, SessionOrigin, SnapshotError, SnapshotMa
 use nono_engine::sys;
 
 pub(in crate::cli) use another_home::{AnotherHome, note_home};
-pub(in crate::cli) use at_work::command;
 #[cfg(feature = "mount")]
 pub(in crate::cli) use at_work::is_allowed;
+pub(in crate::cli) use at_work::{command, made_by};
 #[cfg(feature = "mount")]
 pub(in crate::cli) use hunks::{choose_hunks, texts_between};
 pub(in crate::cli) use paths::{PartArgs, resolve};

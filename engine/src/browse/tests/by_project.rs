@@ -338,3 +338,24 @@ fn a_thousand_sessions_are_read_once_and_a_name_costs_a_look_at_one() {
     fresh.list(&key(&at(&fresh, "by-project"))).unwrap();
     assert_eq!(fresh.sessions.reads.load(Ordering::Relaxed), SESSIONS, "each manifest once");
 }
+
+#[test]
+fn the_session_of_a_watcher_has_a_name_and_is_the_latest_where_it_is_alone() {
+    let world = World::new();
+    world.write("file", "one");
+    world.begun("watched", "2026-11-26T12:00:00Z", "", &world.here());
+    world.describe("watched", |metadata| {
+        metadata.label = None;
+        metadata.origin = SessionOrigin::Watch;
+    });
+    let tree = world.tree();
+    let listed = names(&tree, "by-project/project");
+    assert_eq!(without_time(&listed), ["you or another program", "latest", "now"]);
+    assert_eq!(target(&tree, "by-project/project/latest"), listed[0]);
+    world.begun("run", "2026-11-26T11:00:00Z", "older", &world.here());
+    let tree = world.tree();
+    let listed = names(&tree, "by-project/project");
+    let older = listed.iter().find(|name| name.ends_with("older")).unwrap();
+    assert_eq!(target(&tree, "by-project/project/latest"), *older);
+    assert_eq!(target(&tree, "latest"), "run");
+}

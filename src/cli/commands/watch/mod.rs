@@ -10,6 +10,7 @@ use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+pub(super) use self::status::{watchers_of, write_troubles};
 use crate::agent::project_of;
 use crate::cli::Outcome;
 use crate::cli::args::{CaptureArgs, StoreArgs, ThreadArgs, home_dir, surroundings};

@@ -1,6 +1,7 @@
 //! `nono watch status`: the watchers of a store, as they say themselves.
 
 use std::io::Write;
+use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
@@ -18,6 +19,8 @@ use nono_engine::watch::{
 
 /// Maximum time until a watcher answers: it may read many events first.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The same for `nono status`, which says more than this.
+const SHORT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Arguments of `nono watch status`.
 #[derive(Debug, Args)]
@@ -30,7 +33,7 @@ pub(super) struct StatusArgs {
 pub(super) fn run(args: &StatusArgs, store: &StoreArgs, context: &Context) -> Outcome {
     let mut all: Vec<WatchFacts> = Vec::new();
     for place in watched_places(store.catalog()?.root())? {
-        if let Some(facts) = facts_of(&place)?
+        if let Some(facts) = facts_of(&place, PATIENCE)?
             // A watcher of several paths answers at each of them.
             && all.iter().all(|known| known.pid != facts.pid)
         {
@@ -53,10 +56,31 @@ pub(super) fn run(args: &StatusArgs, store: &StoreArgs, context: &Context) -> Ou
     Ok(0)
 }
 
+/// The watchers of a directory, or of one above it. One that does not answer is told.
+pub(in crate::cli::commands) fn watchers_of(
+    root: &Path,
+    directory: &Path,
+    context: &Context,
+) -> Vec<WatchFacts> {
+    let mut found: Vec<WatchFacts> = Vec::new();
+    for watched in directory.ancestors() {
+        match facts_of(&WatchPlace::of(root, watched), SHORT_PATIENCE) {
+            Ok(Some(facts)) if found.iter().all(|known| known.pid != facts.pid) => {
+                found.push(facts);
+            }
+            Ok(_) => {}
+            Err(error) => {
+                context.warn(format_args!("{}: {error}", Shown::path(watched)));
+            }
+        }
+    }
+    found
+}
+
 /// The facts of the watcher at a place; none where no watcher is.
-fn facts_of(place: &WatchPlace) -> Result<Option<WatchFacts>, CliError> {
+fn facts_of(place: &WatchPlace, patience: Duration) -> Result<Option<WatchFacts>, CliError> {
     let Some(connection) = place.connect()? else { return Ok(None) };
-    match ask(&connection, &Question::Status, PATIENCE)? {
+    match ask(&connection, &Question::Status, patience)? {
         Reply::Status(facts) => Ok(Some(*facts)),
         _ => Err(CliError::failed("a watcher answered something else")),
     }
@@ -68,9 +92,8 @@ fn write(facts: &WatchFacts, out: &mut impl Write) -> Result<(), CliError> {
     let steps = if *snapshots == 1 { "step" } else { "steps" };
     writeln!(out, "  process {pid}, {directories} directories, {snapshots} {steps} so far")?;
     writeln!(out, "  last state: {session_id}/{last_snapshot}")?;
-    if let Some(gap) = &facts.gap {
-        let gap = Shown::bytes(gap.as_bytes());
-        writeln!(out, "  {YELLOW}{gap}: everything is looked at from time to time{YELLOW:#}")?;
+    if *last_snapshot > 0 {
+        writeln!(out, "  take the last change back: {NONO} undo --step {session_id}#last")?;
     }
     if let Some(why) = &facts.last_loss {
         let count = facts.losses;
@@ -81,6 +104,18 @@ fn write(facts: &WatchFacts, out: &mut impl Write) -> Result<(), CliError> {
         writeln!(out, "  waits for the end of {what}")?;
     } else if facts.is_pending {
         writeln!(out, "  something changed since, and will be recorded")?;
+    }
+    write_troubles(facts, out)
+}
+
+/// The faults that a user can mend.
+pub(in crate::cli::commands) fn write_troubles(
+    facts: &WatchFacts,
+    out: &mut (impl Write + ?Sized),
+) -> Result<(), CliError> {
+    if let Some(gap) = &facts.gap {
+        let gap = Shown::bytes(gap.as_bytes());
+        writeln!(out, "  {YELLOW}{gap}: everything is looked at from time to time{YELLOW:#}")?;
     }
     if let Some(failure) = &facts.failure {
         let failure = Shown::bytes(failure.as_bytes());
