@@ -18,6 +18,7 @@
 
 mod background;
 mod caller;
+mod conversation;
 mod event;
 #[cfg(feature = "cli")]
 pub mod install;
@@ -31,6 +32,7 @@ mod state;
 mod title;
 
 pub use caller::Caller;
+pub use conversation::{AskedPrompt, command_before};
 pub use event::{Call, Client, Event, EventKind, parse};
 pub use journal::{Journal, Mishap};
 pub use news::Known;

@@ -31,6 +31,8 @@ class Client:
     # Whether it tells hooks that a command failed, and which subagent made a call.
     tells_failures = False
     has_subagents = False
+    # Whether it has a command that goes on from before a prompt.
+    goes_back = False
     # The files of its configuration that it does not write itself.
     files = ()
 
@@ -51,6 +53,7 @@ class Claude(Client):
     program_name = "claude"
     tells_failures = True
     has_subagents = True
+    goes_back = True
     files = (".claude/settings.json",)
 
     def configure(self):

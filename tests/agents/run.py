@@ -10,6 +10,7 @@ skipped. Started by scripts/test-agents where nothing but loopback can be reache
 import argparse
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -23,7 +24,9 @@ from model import Later, Model
 # Most seconds of one session of a client.
 TIMEOUT = 90
 MAIN, PART, MORE, LAST = "SCRIPT-main", "SCRIPT-part", "SCRIPT-more", "SCRIPT-last"
+AGAIN = "SCRIPT-again"
 NEWS = "[nono] Since your last turn"
+WAY = "the conversation from before that prompt: "
 LABEL = "before the last file"
 
 
@@ -217,6 +220,7 @@ def with_hooks(arguments, client_class, results):
         wanted += [("user_edits", {"user.txt": "user\n"}), ("tool", {"more.txt": "more\n"})]
         judge(day, wanted)
         learns(day, client, model)
+        goes_back(day, client, model)
         day.nono("agent", "uninstall", client.name, "--user")
         day.same("uninstall after the work gives it back too", day.configuration(), before)
 
@@ -233,6 +237,25 @@ def learns(day, client, model):
         text = told[-1][told[-1].index(NEWS):][:1200]
         day.check("it learns which files came back", "src/a.rs" in text, text)
         day.same("it learns of it once", told[-1].count(NEWS), 1)
+
+
+def goes_back(day, client, model):
+    """The undo of a prompt ends with the client's way to before it, where the client has one."""
+    code, text = day.run([day.nono_program, "undo", "--prompt", "last", "--yes"])
+    day.check("the last prompt is taken back", code == 0, f"exit code {code}\n{text}")
+    ways = [line.split(WAY)[1] for line in text.splitlines() if WAY in line]
+    day.same("a way back is named if the client has one", len(ways), int(client.goes_back))
+    if not ways:
+        return
+    program, *words, prompt = shlex.split(ways[0])
+    day.same("it is a command of the client", (program, prompt), (client.program_name, "PROMPT"))
+    model.scripts[AGAIN] = client.create("again.txt", "again\n")
+    before = len(model.requests)
+    following = client.command(f"now do what {AGAIN} says")[2:]
+    day.work([client.program, *words, *following], AGAIN)
+    said = "".join(model.requests[before:])
+    day.check("the model knows the prompt before", MORE in said, said[-2000:])
+    day.check("the model does not know the prompt that was taken back", LAST not in said)
 
 
 def judge(day, wanted):

@@ -223,6 +223,52 @@ fn the_last_prompt_again_is_the_prompt_before() {
 }
 
 #[test]
+fn the_undo_of_a_prompt_ends_with_the_clients_way_to_before_it() {
+    let fixture = Fixture::new();
+    three_steps(&fixture);
+    let entry = |kind: &str, uuid: &str, parent: Option<&str>, content: &str| {
+        let entry = json!({
+            "type": kind, "uuid": uuid, "parentUuid": parent, "isSidechain": false,
+            "timestamp": "2026-01-01T00:00:00Z", "message": {"content": content},
+        });
+        format!("{entry}\n")
+    };
+    let transcript = [
+        entry("user", "prompt-1", None, "first"),
+        entry("assistant", "answer-1", Some("prompt-1"), "done"),
+        entry("user", "prompt-2", Some("answer-1"), "second"),
+        entry("assistant", "answer-2", Some("prompt-2"), "done"),
+    ];
+    let place = fixture.path("home/.claude/projects/-of-the-project");
+    fs::create_dir_all(&place).unwrap();
+    fs::write(place.join("session-of-claude-code.jsonl"), transcript.concat()).unwrap();
+    let way = "the conversation from before that prompt: claude -p --resume \
+               session-of-claude-code --resume-session-at answer-1 --fork-session PROMPT";
+    let undo =
+        |prompt: &str, more: &str| fixture.nono(&["undo", "--prompt", prompt, more]).success();
+    assert!(!undo("2", "--dry-run").says("conversation"), "nothing is undone yet");
+    let done = undo("2", "--yes");
+    assert!(done.says(way), "{}", done.stderr);
+    // Nothing is before the first prompt.
+    assert!(!undo("1", "--yes").says("conversation"));
+}
+
+#[test]
+fn a_client_without_a_way_to_before_a_prompt_has_none_printed() {
+    for client in ["codex", "gemini", "opencode"] {
+        let fixture = Fixture::new();
+        let agent = Agent::new(&fixture, client);
+        for text in ["one", "two"] {
+            agent.prompt(text);
+            agent.shell(&format!("echo {text} > file"));
+        }
+        agent.end();
+        let done = fixture.nono(&["undo", "--prompt", "2", "--yes"]).success();
+        assert!(!done.says("conversation"), "{client}: {}", done.stderr);
+    }
+}
+
+#[test]
 fn a_step_that_is_undone_already_is_named() {
     let fixture = Fixture::new();
     let expected = three_steps(&fixture);

@@ -11,8 +11,9 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::undo::UndoArgs;
+use crate::agent::{AskedPrompt, command_before};
 use crate::cli::Outcome;
-use crate::cli::args::{StoreArgs, named_project};
+use crate::cli::args::{StoreArgs, home_dir, named_project};
 use crate::cli::context::{Context, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::offer::NONO;
@@ -21,6 +22,7 @@ use crate::cli::repositories::Repositories;
 use crate::cli::restoring::{
     ConflictArgs, Restoring, print_changes, refuse_without_answers, state_in_words, way_back,
 };
+use crate::cli::shell_word::command_line;
 use crate::cli::unrecorded_changes::lines_of_step;
 use nono_engine::path_text::Shown;
 use nono_engine::restore::{StepConflict, StepUndoOptions, StepUndoReport};
@@ -220,7 +222,35 @@ fn carry_out(
         let message = "nothing of that is left to undo by now: another command did it meanwhile";
         return Err(CliError::failed(message).leaving("nothing was changed"));
     }
-    print(&done, &work, args, context)
+    let code = print(&done, &work, args, context)?;
+    if args.which.prompt.is_some() && !args.json {
+        say_conversation(work.manager.session(), steps, context);
+    }
+    Ok(code)
+}
+
+/// Ends the undo of a prompt with the client's own command that goes on from before it, where the
+/// client has one.
+fn say_conversation(session: &SessionDir, steps: &[StepEntry], context: &Context) {
+    let command = || {
+        let first = steps.first()?;
+        let step = session.manifest(first.number).ok()?.manifest.step?;
+        let asked = AskedPrompt {
+            client: step.agent,
+            session: step.agent_session,
+            text: first.prompt.as_ref()?.text.clone(),
+            answered: first.timestamp,
+        };
+        let own = std::env::var_os("CLAUDE_CONFIG_DIR").map(PathBuf::from);
+        let claude_home = own.or_else(|| Some(home_dir().ok()?.join(".claude")))?;
+        let words = command_before(&asked, &claude_home);
+        words.inspect_err(|error| tracing::info!("no way into the conversation: {error}")).ok()?
+    };
+    if let Some(words) = command() {
+        let command = command_line(&words);
+        context.say(format_args!("the conversation from before that prompt: {command} PROMPT"));
+        context.say("  PROMPT: what you ask for in its place; then go on: claude --continue");
+    }
 }
 
 fn options(args: &UndoArgs, work: &Restoring<'_>) -> StepUndoOptions {
