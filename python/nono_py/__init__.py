@@ -40,6 +40,7 @@ from ._nono import (
     new_session_dir,
 )
 from .callback import SnapshotCallback
+from .forks import Fork, ForkMerge
 
 __all__ = [
     "Change",
@@ -47,6 +48,8 @@ __all__ = [
     "ContentHash",
     "ExclusionConfig",
     "FileState",
+    "Fork",
+    "ForkMerge",
     "IncompleteRestore",
     "Lost",
     "Mount",

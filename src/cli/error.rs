@@ -303,6 +303,10 @@ impl From<ForkError> for CliError {
                     "a name means the fork of the project here: cd {project}; {NONO} forks lists all"
                 ))
             }
+            ForkError::Above { project, .. } => Self::failed(message).with_hint(format!(
+                "nothing was removed; to remove it, go there: cd {}",
+                Shown::path(&project)
+            )),
             ForkError::Exists { name } => {
                 Self::failed(message).with_hint(format!("enter it: {NONO} fork enter {name}"))
             }

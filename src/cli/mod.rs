@@ -27,6 +27,8 @@ mod grants;
 mod groups;
 mod inner_commands;
 mod inside;
+#[cfg(any(feature = "ui", all(feature = "mcp", feature = "mount")))]
+pub(crate) mod itself;
 mod keeper;
 mod launch;
 pub(crate) mod looking;

@@ -41,6 +41,10 @@ pub enum ToolError {
     /// A restore failed.
     #[error(transparent)]
     Restore(#[from] RestoreError),
+    /// A fork cannot be found.
+    #[cfg(feature = "mount")]
+    #[error(transparent)]
+    Fork(#[from] nono_engine::fork::ForkError),
     /// A glob is none.
     #[error(transparent)]
     History(#[from] HistoryError),

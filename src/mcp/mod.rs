@@ -5,11 +5,13 @@
 //! stands in [`serve`]. Always true: an agent sees the sessions of its project alone, and in them
 //! what lies in the project; every answer is bounded and says how to go on; what comes from the
 //! past is marked as data; arguments are untrusted; a restore names its paths and keeps the state
-//! before.
+//! before. The forks of a project are tools as well, which the program carries out.
 
 mod changes;
 mod error;
 mod files;
+#[cfg(feature = "mount")]
+mod forks;
 mod pages;
 mod restoring;
 mod server;

@@ -3,6 +3,8 @@
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+#[cfg(feature = "mount")]
+use super::forks;
 use super::{Answer, ToolError, Tools, Workspace, changes, files, restoring, steps};
 
 /// A tool as it is announced.
@@ -36,6 +38,8 @@ enum Kind {
     Text,
     Number,
     Texts,
+    #[cfg(feature = "mount")]
+    Flag,
     OneOf(&'static [&'static str]),
 }
 
@@ -47,6 +51,8 @@ const AT: Argument =
     needed("at", Kind::Text, "the state to go back to: a number from list_steps, or SESSION/17");
 const PATHS: Argument =
     needed("paths", Kind::Texts, "files and directories of the project; no globs");
+#[cfg(feature = "mount")]
+const FORK: Argument = needed("name", Kind::Text, "the fork");
 const ON_CONFLICT: Argument = optional(
     "on_conflict",
     Kind::OneOf(&["refuse", "keep_newer", "overwrite"]),
@@ -160,6 +166,70 @@ pub const TOOLS: &[ToolInfo] = &[
         is_served_inside: false,
         call: |workspace, given| workspace.restore(&parsed::<restoring::RestoreArguments>(given)?),
     },
+    #[cfg(feature = "mount")]
+    ToolInfo {
+        name: "list_forks",
+        description: "List the forks of this project: writable copies of a recorded state in which \
+                      agents work side by side, with what each changed and where two collide.",
+        arguments: &[CURSOR, LIMIT],
+        is_read_only: true,
+        is_destructive: false,
+        is_served_inside: false,
+        call: |workspace, given| workspace.list_forks(&parsed::<forks::ListArguments>(given)?),
+    },
+    #[cfg(feature = "mount")]
+    ToolInfo {
+        name: "fork",
+        description: "Make a fork of the project, in which an attempt changes nothing of the \
+                      project. Commands run in it by `nono fork enter NAME -- CMD` in a shell.",
+        arguments: &[
+            needed("name", Kind::Text, "the name of the new fork: letters, digits, - _ ."),
+            optional("from", Kind::Text, "the state from which it begins; usually `now`"),
+        ],
+        is_read_only: false,
+        is_destructive: false,
+        is_served_inside: false,
+        call: |workspace, given| workspace.fork(&parsed::<forks::ForkArguments>(given)?),
+    },
+    #[cfg(feature = "mount")]
+    ToolInfo {
+        name: "merge",
+        description: "Bring what was done in a fork into the project: files three ways, commits as \
+                      a branch. What both sides changed stays as it is here, and is named. The \
+                      state before is kept, so a merge can be taken back.",
+        arguments: &[
+            FORK,
+            optional("paths", Kind::Texts, "only these files and directories"),
+            optional(
+                "on_conflict",
+                Kind::OneOf(&["leave", "ours", "theirs"]),
+                "whose side conflicts take: that of the project or of the fork; leave is usual",
+            ),
+            optional(
+                "commits",
+                Kind::OneOf(&["with", "without", "only"]),
+                "whether commits come, too; with is usual",
+            ),
+            optional("dry_run", Kind::Flag, "only say what would be merged"),
+            CURSOR,
+            LIMIT,
+        ],
+        is_read_only: false,
+        is_destructive: true,
+        is_served_inside: false,
+        call: |workspace, given| workspace.merge(&parsed::<forks::MergeArguments>(given)?),
+    },
+    #[cfg(feature = "mount")]
+    ToolInfo {
+        name: "discard",
+        description: "Remove forks with all that was changed in them and not merged. That cannot \
+                      be taken back. A fork with a process in it is refused.",
+        arguments: &[needed("names", Kind::Texts, "the forks")],
+        is_read_only: false,
+        is_destructive: true,
+        is_served_inside: false,
+        call: |workspace, given| workspace.discard(&parsed::<forks::DiscardArguments>(given)?),
+    },
 ];
 
 const fn optional(name: &'static str, kind: Kind, about: &'static str) -> Argument {
@@ -183,6 +253,8 @@ impl ToolInfo {
                 Kind::Text => json!({"type": "string"}),
                 Kind::Number => json!({"type": "integer"}),
                 Kind::Texts => json!({"type": "array", "items": {"type": "string"}}),
+                #[cfg(feature = "mount")]
+                Kind::Flag => json!({"type": "boolean"}),
                 Kind::OneOf(words) => json!({"type": "string", "enum": words}),
             };
             property["description"] = json!(argument.about);

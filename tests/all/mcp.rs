@@ -397,6 +397,9 @@ fn inside_a_run_the_supervisor_answers_what_reads_and_takes_checkpoints() {
         json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {
             "name": "list_steps", "arguments": {},
         }}),
+        json!({"jsonrpc": "2.0", "id": 6, "method": "tools/call", "params": {
+            "name": "fork", "arguments": {"name": "one"},
+        }}),
     ];
     // One after the other: each is sent when the answer before it is there.
     let script: String = requests
@@ -425,6 +428,7 @@ fn inside_a_run_the_supervisor_answers_what_reads_and_takes_checkpoints() {
     assert!(diff.contains("-1\n+2\n"), "{diff}");
     assert_eq!(answer(4)["isError"], true);
     assert!(answer(4)["content"][0]["text"].as_str().unwrap().contains("inside `nono run`"));
+    assert_eq!(answer(6)["isError"], true);
     assert_eq!(answer(5)["structuredContent"]["steps"][0]["label"], "from inside");
     assert_eq!(fs::read_to_string(fixture.project().join("a.txt")).unwrap(), "2\n");
 }

@@ -82,6 +82,14 @@ pub enum ForkError {
         /// The projects that have one.
         projects: Vec<PathBuf>,
     },
+    /// It is one of a directory above this one, which may be another project.
+    #[error("fork {name} is one of {}, a directory above this one", Shown::path(project))]
+    Above {
+        /// Its name.
+        name: String,
+        /// The directory.
+        project: PathBuf,
+    },
     /// Several projects below this directory have one of this name.
     #[error("several projects have a fork {name}: {}", paths(projects))]
     Ambiguous {

@@ -75,7 +75,8 @@ pub enum Lower {
 /// The forks of one store.
 ///
 /// A name belongs to a project: the directories that a fork shows. From [here](Self::here) a name
-/// means the fork of the project around this directory, or of the only one below it.
+/// means the fork of the project around this directory, or of the only one below it. A project
+/// inside of another one is told by its git work tree, or by a fork of it.
 #[derive(Debug, Clone)]
 pub struct Forks {
     root: PathBuf,
@@ -160,13 +161,49 @@ impl Forks {
         self.meant(name, named)
     }
 
+    /// As [`find`](Self::find), for what cannot be taken back. A fork of a directory above this one
+    /// is meant only where that is the top of the git work tree here: else this directory may be a
+    /// project of its own, whose fork of that name is gone.
+    ///
+    /// # Errors
+    /// As for [`find`](Self::find), and [`ForkError::Above`].
+    pub fn find_to_remove(&self, name: &str) -> Result<Fork, ForkError> {
+        let fork = self.find(name)?;
+        let Some(here) = &self.here else { return Ok(fork) };
+        let above = fork.recorded_paths().find(|path| here.starts_with(path));
+        match above {
+            Some(project) if fork.name() == name && project != here => {
+                let is_top = work_tree(here)?.as_ref() == Some(project);
+                let project = project.clone();
+                let above = || ForkError::Above { name: name.to_owned(), project };
+                if is_top { Ok(fork) } else { Err(above()) }
+            }
+            _ => Ok(fork),
+        }
+    }
+
+    /// The project around a directory, as far as its marks tell: the nearest top of a git work tree,
+    /// or directory of a fork.
+    fn project_around(&self, here: &Path) -> Result<Option<PathBuf>, ForkError> {
+        let forks: Vec<Fork> = self.list()?.into_iter().flatten().collect();
+        let is_forked = |path: &&Path| {
+            forks.iter().any(|fork| fork.recorded_paths().any(|forked| forked == path))
+        };
+        let forked = here.ancestors().find(is_forked).map(Path::to_owned);
+        // The longer of two paths above one directory is the nearer one.
+        Ok(work_tree(here)?.into_iter().chain(forked).max_by_key(|path| path.as_os_str().len()))
+    }
+
     /// The fork among those of one name that is meant here.
     fn meant(&self, name: &str, mut named: Vec<Fork>) -> Result<Fork, ForkError> {
         if let Some(here) = &self.here {
+            let project = self.project_around(here)?;
+            // A project further up is another one.
+            let is_near = |path: &&PathBuf| project.as_ref().is_none_or(|it| path.starts_with(it));
             // The nearest one above, or else the ones below.
             let depth = |fork: &Fork| {
                 let around = fork.recorded_paths().filter(|path| here.starts_with(path));
-                around.map(|path| path.components().count()).max()
+                around.filter(is_near).map(|path| path.components().count()).max()
             };
             if let Some(nearest) = named.iter().filter_map(depth).max() {
                 named.retain(|fork| depth(fork) == Some(nearest));
@@ -269,6 +306,16 @@ impl Forks {
     pub fn clear_up(&self) -> Result<(), ForkError> {
         super::birth::clear_up(self)
     }
+}
+
+/// The top of the git work tree around a directory.
+fn work_tree(here: &Path) -> Result<Option<PathBuf>, ForkError> {
+    for path in here.ancestors() {
+        if sys::kind_of(&path.join(".git"))?.is_some() {
+            return Ok(Some(path.to_owned()));
+        }
+    }
+    Ok(None)
 }
 
 /// The directories of some forks, in words.

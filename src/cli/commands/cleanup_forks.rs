@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::CleanupArgs;
 use crate::cli::Outcome;
 use crate::cli::args::{StoreArgs, named_project};
-use crate::cli::commands::fork::discard::discard;
+use crate::cli::commands::fork::discard::{discard, to_remove};
 use crate::cli::context::{Context, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::forking::forks_of;
@@ -95,9 +95,7 @@ fn choose(
 ) -> Result<(Vec<Fork>, bool), CliError> {
     let forks = forks_of(store)?;
     let Some(oldest) = args.forks_older_than else {
-        // All are found before the first one goes.
-        let found = args.fork.iter().map(|name| Ok(forks.find(name)?));
-        return Ok((found.collect::<Result<_, CliError>>()?, true));
+        return Ok((to_remove(&args.fork, &forks)?, true));
     };
     let (mut chosen, mut is_complete) = (Vec::new(), true);
     for fork in forks.list()? {

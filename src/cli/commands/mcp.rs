@@ -28,7 +28,8 @@ use nono_engine::sys;
 /// Arguments of `nono mcp`.
 #[derive(Debug, Clone, Args)]
 pub(in crate::cli) struct McpArgs {
-    /// Let the agent look and take checkpoints, but restore nothing (setting: mcp_restore)
+    /// Let the agent look, take checkpoints and make forks, but restore, merge and discard nothing
+    /// (setting: mcp_restore)
     #[arg(long)]
     no_restore: bool,
     /// Do not show the contents of files that match, beside those of the setting mcp_hidden
@@ -107,7 +108,7 @@ pub(in crate::cli) fn for_command(
 ) -> Result<Answer, ToolError> {
     if ToolInfo::named(tool).is_some_and(|tool| !tool.is_served_inside) {
         return Err(ToolError::Refused(format!(
-            "`{tool}` is not available inside `nono run`; the user can run `nono undo` when the \
+            "`{tool}` is not available inside `nono run`; the user can do that outside, when the \
              run has ended"
         )));
     }

@@ -5,9 +5,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use jiff::{Timestamp, Zoned};
+use jiff::Zoned;
 use serde::Serialize;
 
+use super::facts::Facts;
 use super::{ForkChanges, MAX_NAMED};
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
@@ -20,7 +21,7 @@ use crate::cli::render::{Palette, byte_size, relative_time};
 use nono_engine::diff::{ChangeSummary, EntryState, Lookup, relative_to_roots};
 use nono_engine::fork::{Fork, ForkState};
 use nono_engine::object::Node;
-use nono_engine::path_text::{Shown, encode, serde_paths};
+use nono_engine::path_text::{Shown, encode};
 use nono_engine::store::read_root_tree;
 use nono_engine::sys::{self, FileKind, Stat};
 
@@ -35,12 +36,8 @@ pub(in crate::cli) struct ForksArgs {
 /// A fork in the list.
 #[derive(Debug, Serialize)]
 struct Listed {
-    name: String,
-    session_id: String,
-    from: String,
-    created: Timestamp,
-    #[serde(with = "serde_paths")]
-    tracked_paths: Vec<PathBuf>,
+    #[serde(flatten)]
+    fork: Facts,
     changes: ChangeSummary,
     /// The changes in a line, for a person.
     #[serde(skip)]
@@ -89,13 +86,8 @@ pub(in crate::cli) fn run(args: &ForksArgs, store: &StoreArgs, context: &Context
     let collisions = collisions(&found);
     let mut listed = Vec::new();
     for (Changed { fork, changes, summary, .. }, collisions) in found.iter().zip(collisions) {
-        let document = fork.document();
         listed.push(Listed {
-            name: fork.name().to_owned(),
-            session_id: document.session.clone(),
-            from: document.from.clone(),
-            created: document.created,
-            tracked_paths: fork.recorded_paths().cloned().collect(),
+            fork: Facts::of(fork),
             changes: *changes,
             summary: summary.clone(),
             collisions,
@@ -117,7 +109,8 @@ fn print(listed: &[Listed], context: &Context) -> Result<(), CliError> {
     let now = Zoned::now();
     let mut out = context.out();
     for fork in listed {
-        let Listed { name, from, created, tracked_paths, bytes, processes, .. } = fork;
+        let Listed { fork: Facts { name, from, created, tracked_paths, .. }, .. } = fork;
+        let Listed { bytes, processes, .. } = fork;
         let project = crate::cli::args::named_project(tracked_paths);
         writeln!(out, "{name}  {project}  from {from}, {}", relative_time(*created, &now))?;
         let changed = &fork.summary;

@@ -6,6 +6,7 @@ mod deciding;
 mod diff;
 pub(in crate::cli) mod discard;
 mod enter;
+mod facts;
 pub(in crate::cli) mod killed;
 pub(in crate::cli) mod list;
 mod merge;
@@ -18,6 +19,9 @@ pub(in crate::cli) mod trial;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use facts::Facts;
 
 use crate::cli::Outcome;
 use crate::cli::args::{StoreArgs, ThreadArgs};
@@ -32,6 +36,7 @@ use nono_engine::fork::{Fork, ForkState, Lower, NotTaken};
 use nono_engine::path_text::Shown;
 use nono_engine::progress::NoProgress;
 use nono_engine::session::Catalog;
+use nono_engine::snapshot::{NotCaptured, SnapshotManifest};
 use nono_engine::store::LocalStore;
 use nono_engine::sys::{self, Dir};
 
@@ -82,8 +87,20 @@ struct NewArgs {
     /// one), or ID, ID/N, ID#STEP
     #[arg(long, value_name = "ID[/N]", default_value = "now")]
     from: String,
+    /// Print the facts of the new fork as JSON
+    #[arg(long, conflicts_with = "command")]
+    json: bool,
     #[command(flatten)]
     inside: CommandArgs,
+}
+
+/// The report of a new fork.
+#[derive(Serialize)]
+struct Made {
+    #[serde(flatten)]
+    fork: Facts,
+    /// Paths that are in the project and not in the fork.
+    not_in_fork: Vec<NotCaptured>,
 }
 
 pub(in crate::cli) fn run(args: &ForkCommand, store: &StoreArgs, context: &Context) -> Outcome {
@@ -107,6 +124,11 @@ fn make(args: &NewArgs, store: &StoreArgs, context: &Context) -> Outcome {
     };
     check_name(name)?;
     let fork = born(name, Some(&args.from), &args.inside, store, context)?;
+    if args.json {
+        let not_in_fork = missing(&fork, &fork.base()?);
+        context.json(&Made { fork: Facts::of(&fork), not_in_fork })?;
+        return Ok(0);
+    }
     context.say(format_args!(
         "fork {name} begins from {}: {}",
         fork.document().from,
@@ -189,11 +211,7 @@ fn say_what_it_lacks(fork: &Fork, context: &Context) -> Result<(), CliError> {
         let path = Shown::path(path);
         context.say(format_args!("  as it is on the disk, below a layer: {path}"));
     }
-    let base = fork.base()?;
-    let is_missing = |path: &std::path::Path| {
-        !live.iter().any(|live| path.starts_with(live)) && matches!(sys::kind_of(path), Ok(Some(_)))
-    };
-    let missing: Vec<_> = base.not_captured.iter().filter(|left| is_missing(&left.path)).collect();
+    let missing = missing(fork, &fork.base()?);
     for left in missing.iter().take(context.at_most(MAX_NAMED)) {
         let path = Shown::path(&left.path);
         context.say(format_args!("  not in the fork: {path} ({})", left.reason));
@@ -202,6 +220,15 @@ fn say_what_it_lacks(fork: &Fork, context: &Context) -> Result<(), CliError> {
         context.say(format_args!("  and {more} more are not in the fork (-v names them)"));
     }
     Ok(())
+}
+
+/// The paths that are in the project and not in a fork that begins from a state.
+fn missing(fork: &Fork, base: &SnapshotManifest) -> Vec<NotCaptured> {
+    let is_missing = |left: &&NotCaptured| {
+        !fork.live_paths().any(|live| left.path.starts_with(live))
+            && matches!(sys::kind_of(&left.path), Ok(Some(_)))
+    };
+    base.not_captured.iter().filter(is_missing).cloned().collect()
 }
 
 /// Says what a fork has changed so far. The exit code of a command does not depend on it.

@@ -1,7 +1,9 @@
 //! `nono fork rename`: another name for a fork.
 
 use clap::Args;
+use serde::Serialize;
 
+use super::facts::Facts;
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
@@ -15,6 +17,17 @@ pub(super) struct RenameArgs {
     /// Its new name
     #[arg(value_name = "NEW")]
     new: String,
+    /// Print the report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    #[serde(flatten)]
+    fork: Facts,
+    /// Its name before.
+    was: &'a str,
 }
 
 pub(super) fn run(args: &RenameArgs, store: &StoreArgs, context: &Context) -> Outcome {
@@ -22,6 +35,10 @@ pub(super) fn run(args: &RenameArgs, store: &StoreArgs, context: &Context) -> Ou
     let fork = super::found(&args.name, store)?;
     super::discard::refuse_in_use(&fork)?;
     let renamed = fork.rename(&args.new)?;
-    context.say(format_args!("fork {} is called {} now", args.name, renamed.name()));
+    if args.json {
+        context.json(&Report { fork: Facts::of(&renamed), was: fork.name() })?;
+    } else {
+        context.say(format_args!("fork {} is called {} now", fork.name(), renamed.name()));
+    }
     Ok(0)
 }

@@ -4,10 +4,11 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use jiff::{Timestamp, Zoned};
+use jiff::Zoned;
 use serde::Serialize;
 
 use super::ForkChanges;
+use super::facts::Facts;
 use super::list::processes_in;
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
@@ -32,15 +33,8 @@ pub(super) struct ShowArgs {
 
 #[derive(Serialize)]
 struct Report<'a> {
-    name: &'a str,
-    session_id: &'a str,
-    from: &'a str,
-    created: Timestamp,
-    #[serde(with = "serde_paths")]
-    tracked_paths: Vec<PathBuf>,
-    /// Directories that are in the fork as they are on the disk, below layers of their own.
-    #[serde(with = "serde_paths")]
-    live_paths: Vec<PathBuf>,
+    #[serde(flatten)]
+    fork: Facts,
     processes: Vec<i32>,
     bytes: u64,
     changes: Vec<Change>,
@@ -61,12 +55,7 @@ pub(super) fn run(args: &ShowArgs, store: &StoreArgs, context: &Context) -> Outc
     let bytes = fork.disk_bytes()?;
     if args.json {
         context.json(&Report {
-            name: fork.name(),
-            session_id: &document.session,
-            from: &document.from,
-            created: document.created,
-            live_paths: fork.live_paths().cloned().collect(),
-            tracked_paths,
+            fork: Facts::of(&fork),
             processes,
             bytes,
             changes: changed.changes,
