@@ -33,6 +33,7 @@ mod events;
 mod extremes;
 mod faults;
 mod fixture;
+mod fork_killed;
 mod fork_merge;
 mod fork_names;
 mod forks;

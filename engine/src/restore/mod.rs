@@ -98,7 +98,7 @@ pub use selection::Selection;
 pub use state_merge::{Merge, MergeConflict, MergeReport, MergedState, PastMerge};
 pub use step_undo::{StepConflict, StepUndoOptions, StepUndoReport};
 pub use text_undo::{TextPart, TextUndoReport};
-pub use three_way::ConflictSide;
+pub use three_way::{ConflictSide, Decided, DecidedBy};
 pub use {attributes::apply as apply_attributes, make::make, staging::SURELY_COPIED_BYTES};
 
 /// The result of a restore, or of a dry run.

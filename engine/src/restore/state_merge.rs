@@ -33,8 +33,8 @@ use super::privileges::without_privileges;
 use super::secure::is_everything_stored;
 use super::selection::Selected;
 use super::three_way::{
-    Carried, Change, Conflict, ConflictSide, Edits, Purpose, Renames, VirtualState, Wanted, apply,
-    is_in_git,
+    Carried, Change, Conflict, ConflictSide, Decided, Edits, Purpose, Renames, VirtualState,
+    Wanted, apply, is_in_git,
 };
 use super::{ChosenText, RestoreError, RestoreOptions, RestoreReport, RunsAtWork, Selection};
 use crate::byte_path;
@@ -95,9 +95,9 @@ pub struct MergeReport {
     /// Whether a chosen side would decide about some of them.
     #[serde(skip)]
     pub is_open: bool,
-    /// Whether a chosen side, or a choice in hunks, decided about a conflict.
-    #[serde(skip)]
-    pub has_decided: bool,
+    /// Conflicts about which a chosen side, or a choice in hunks, decided.
+    #[serde(default)]
+    pub decided: Vec<Decided>,
     /// The restore by which it was done: its changes, the files that were merged by lines, and what
     /// could not be done.
     #[serde(flatten)]
@@ -339,6 +339,15 @@ impl Merge {
                     alike.push(path.clone());
                 }
             }
+            // A name that is no change is the old file, which stays as it is here.
+            let old = group.iter().find(|path| !edited.contains_key(&***path));
+            if let (Some(old), [new, ..]) = (old, &alike[..])
+                && state.get(old)?.is_some()
+            {
+                let name = Shown::bytes(byte_path::split(old).1).to_string();
+                let reason = format!("it is one file with {name} there, and comes as a copy");
+                state.conflict(0, new, &reason);
+            }
             if alike.len() > 1 {
                 linked.push(alike);
             }
@@ -565,7 +574,7 @@ pub(super) fn totals_of(
 }
 
 fn report(Carried { wanted, restore }: Carried) -> MergeReport {
-    let Wanted { merged, conflicts, left, has_decided, .. } = wanted;
+    let Wanted { merged, conflicts, left, decided, .. } = wanted;
     let paths: HashSet<PathBuf> = conflicts.iter().map(|conflict| conflict.path.clone()).collect();
     // A conflict of a path includes the paths below it.
     let is_named_above =
@@ -574,12 +583,7 @@ fn report(Carried { wanted, restore }: Carried) -> MergeReport {
     let merge_conflicts =
         told.map(|it| MergeConflict { path: it.path.clone(), reason: it.reason.clone() }).collect();
     let is_open = !left.is_empty();
-    MergeReport {
-        merge_conflicts,
-        is_open,
-        has_decided,
-        restore: RestoreReport { merged, ..restore },
-    }
+    MergeReport { merge_conflicts, is_open, decided, restore: RestoreReport { merged, ..restore } }
 }
 
 #[cfg(test)]

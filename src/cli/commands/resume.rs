@@ -8,7 +8,7 @@ use clap::Args;
 use super::fork;
 
 use crate::cli::Outcome;
-use crate::cli::args::StoreArgs;
+use crate::cli::args::{StoreArgs, named_project};
 use crate::cli::context::{BOLD, Context};
 use crate::cli::error::CliError;
 use crate::cli::offer::NONO;
@@ -25,7 +25,7 @@ use nono_engine::snapshot::{SessionDir, SnapshotManager};
 /// Arguments of `nono resume`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct ResumeArgs {
-    /// Id of a session, a prefix of it, or `latest` [default: every session with an interrupted
+    /// Id of a session, a prefix of it, or `latest` [default: every session here with an interrupted
     /// restore]
     #[arg(value_name = "ID")]
     id: Option<String>,
@@ -43,12 +43,13 @@ pub(in crate::cli) struct ResumeArgs {
 pub(in crate::cli) fn run(args: &ResumeArgs, store: &StoreArgs, context: &Context) -> Outcome {
     let catalog = store.catalog()?;
     let mut failures = Vec::new();
+    let mut others = Others::new()?;
     let sessions = match &args.id {
         Some(id) => vec![catalog.find_from(id, Purpose::Restoring)?],
         None => {
             let InterruptedRestores { sessions, unknown } = catalog.interrupted_restores()?;
             failures.extend(unknown.into_iter().map(CliError::from));
-            sessions
+            sessions.into_iter().filter(|session| others.is_here(session)).collect()
         }
     };
     if args.discard {
@@ -56,22 +57,36 @@ pub(in crate::cli) fn run(args: &ResumeArgs, store: &StoreArgs, context: &Contex
     }
     let way = if args.abort { Recovery::TakeBack } else { Recovery::Finish };
     let mut reports = Vec::new();
-    let mut roots = Vec::new();
+    let mut tracked = Vec::new();
     for session in &sessions {
         // The outcome of each is reported, whatever the outcome of another.
-        match recover(session, way, &mut roots) {
-            Ok(report) => reports.extend(report),
+        match recover(session, way) {
+            Ok(Some((report, roots))) => {
+                reports.push(report);
+                tracked.push(roots);
+            }
+            Ok(None) => {}
             Err(error) => failures.push(error),
         }
     }
     if args.json {
         context.json(&reports)?;
     } else {
-        for report in &reports {
-            print(report, &roots, context)?;
+        for (report, roots) in reports.iter().zip(&tracked) {
+            print(report, roots, context)?;
         }
     }
-    let is_complete = end_merges(args, way, &sessions, &reports, &mut failures, store, context)?;
+    #[cfg(feature = "mount")]
+    let is_complete = {
+        let meant = Meant { id: args.id.as_deref(), way, named: &sessions, reports: &reports };
+        end_merges(&meant, &mut others, &mut failures, store, context)?
+    };
+    // Without forks, there are no merges.
+    #[cfg(not(feature = "mount"))]
+    let is_complete = None;
+    if !args.json {
+        others.say(context);
+    }
     let last = failures.pop();
     for error in &failures {
         context.error(error);
@@ -80,20 +95,65 @@ pub(in crate::cli) fn run(args: &ResumeArgs, store: &StoreArgs, context: &Contex
         return Err(error);
     }
     if reports.is_empty() && is_complete.is_none() {
-        context.say("no restore was interrupted");
+        context.say(match others.sessions.is_empty() {
+            true => "no restore was interrupted",
+            false => "no restore was interrupted here",
+        });
     }
     let are_complete = reports.iter().all(RecoveryReport::is_complete);
     Ok(u8::from(!are_complete || is_complete == Some(false)))
+}
+
+/// What was asked for, and what was done about restores.
+#[cfg(feature = "mount")]
+struct Meant<'a> {
+    id: Option<&'a str>,
+    way: Recovery,
+    /// The sessions with restores that were meant.
+    named: &'a [SessionDir],
+    reports: &'a [RecoveryReport],
+}
+
+/// Interrupted sessions of other projects, which are not meant without their ids.
+struct Others {
+    here: PathBuf,
+    sessions: Vec<(String, Vec<PathBuf>)>,
+}
+
+impl Others {
+    fn new() -> Result<Self, CliError> {
+        let here = Place::current(Purpose::Restoring)?.directory;
+        Ok(Self { here, sessions: Vec::new() })
+    }
+
+    /// Whether a session is about this directory, one above it or one below it. Others are noted.
+    fn is_here(&mut self, session: &SessionDir) -> bool {
+        // One that cannot be read says so where it is recovered.
+        let Ok(metadata) = session.metadata() else { return true };
+        let tracked = metadata.tracked_paths;
+        let concerns = |path: &PathBuf| path.starts_with(&self.here) || self.here.starts_with(path);
+        let is_here = tracked.is_empty() || tracked.iter().any(concerns);
+        if !is_here {
+            self.sessions.push((session.id(), tracked));
+        }
+        is_here
+    }
+
+    fn say(&self, context: &Context) {
+        for (id, tracked) in &self.sessions {
+            let project = named_project(tracked);
+            context
+                .say(format_args!("what was interrupted in {project} is left: {NONO} resume {id}"));
+        }
+    }
 }
 
 /// Ends merges that were killed with no path half-way, or whose paths are so no more. `None`: there
 /// are none.
 #[cfg(feature = "mount")]
 fn end_merges(
-    args: &ResumeArgs,
-    way: Recovery,
-    named: &[SessionDir],
-    reports: &[RecoveryReport],
+    meant: &Meant<'_>,
+    others: &mut Others,
     failures: &mut Vec<CliError>,
     store: &StoreArgs,
     context: &Context,
@@ -101,12 +161,18 @@ fn end_merges(
     let mut is_complete = None;
     for session in store.catalog()?.killed_merges()? {
         let id = session.id();
-        let is_meant = args.id.is_none() || named.iter().any(|named| named.id() == id);
-        if !is_meant || session.has_restore_journal()? {
+        if session.has_restore_journal()? {
             continue;
         }
-        let is_told = reports.iter().any(|report| report.session_id == id);
-        match fork::killed::finish(&session, way, is_told, store, context) {
+        let is_meant = match meant.id {
+            Some(_) => meant.named.iter().any(|named| named.id() == id),
+            None => others.is_here(&session),
+        };
+        if !is_meant {
+            continue;
+        }
+        let is_told = meant.reports.iter().any(|report| report.session_id == id);
+        match fork::killed::finish(&session, meant.way, is_told, store, context) {
             Ok(is_done) => is_complete = Some(is_complete.unwrap_or(true) && is_done),
             Err(error) => failures.push(error),
         }
@@ -114,32 +180,17 @@ fn end_merges(
     Ok(is_complete)
 }
 
-/// Without forks, there are no merges.
-#[cfg(not(feature = "mount"))]
-fn end_merges(
-    _args: &ResumeArgs,
-    _way: Recovery,
-    _named: &[SessionDir],
-    _reports: &[RecoveryReport],
-    _failures: &mut Vec<CliError>,
-    _store: &StoreArgs,
-    _context: &Context,
-) -> Result<Option<bool>, CliError> {
-    Ok(None)
-}
-
+/// Recovers one, and says what it tracks. `None`: no restore of it was interrupted.
 fn recover(
     session: &SessionDir,
     way: Recovery,
-    roots: &mut Vec<PathBuf>,
-) -> Result<Option<RecoveryReport>, CliError> {
+) -> Result<Option<(RecoveryReport, Vec<PathBuf>)>, CliError> {
     let manager = SnapshotManager::open(session.path())?;
-    let own: Vec<PathBuf> = manager.roots().iter().map(|root| root.path.clone()).collect();
+    let roots: Vec<PathBuf> = manager.roots().iter().map(|root| root.path.clone()).collect();
     // No run begins meanwhile. Without a mark, as on a full disk, the work is done all the same.
     let root = session.path().parent();
-    let _mark = root.and_then(|root| RestoreMark::set(root, &own).ok());
-    roots.extend(own);
-    Ok(manager.recover_restore(way)?)
+    let _mark = root.and_then(|root| RestoreMark::set(root, &roots).ok());
+    Ok(manager.recover_restore(way)?.map(|report| (report, roots)))
 }
 
 fn discard(sessions: &[SessionDir], context: &Context) -> Outcome {
@@ -175,7 +226,13 @@ fn print(report: &RecoveryReport, roots: &[PathBuf], context: &Context) -> Resul
     let session = &report.session_id;
     let id = format!("{BOLD}{session}/{}{BOLD:#}", report.snapshot);
     let (work, done) = match report.is_merge {
-        true => (format!("merge of session {BOLD}{session}{BOLD:#}"), "merged".to_owned()),
+        true => {
+            let project = named_project(roots);
+            (
+                format!("merge of session {BOLD}{session}{BOLD:#} into {project}"),
+                "merged".to_owned(),
+            )
+        }
         false => (format!("restore of {id}"), format!("restored {id}")),
     };
     let again = "the same command as before begins it anew";

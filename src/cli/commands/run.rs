@@ -9,6 +9,7 @@ use std::io;
 use std::process::Command;
 
 use clap::Args;
+use rustix::process::Pid;
 
 use crate::cli::args::{CaptureArgs, LimitArgs, StoreArgs, ThreadArgs, surroundings};
 use crate::cli::checkpoints::{Asked, Server};
@@ -321,15 +322,15 @@ fn supervise_recorded(
             started.inspect(|_| on_started())
         };
         let ended = supervise(start, signals)?;
-        report_leftover(&ended, report, context);
+        report_leftover(&ended, &[], report, context);
         Ok(ended)
     })
 }
 
 /// The last state is the one at a moment when no process writes, if there is one. A process that
-/// the command left running may write later, and is named.
-fn report_leftover(ended: &Ended, report: &RunReport, context: &Context) {
-    let left = wait_for_quiet(ended.keeper, || {
+/// the command left running may write later, and is named. `helpers`: processes of this program.
+fn report_leftover(ended: &Ended, helpers: &[Pid], report: &RunReport, context: &Context) {
+    let left = wait_for_quiet(ended.keeper, helpers, || {
         let seconds = QUIET_TIMEOUT.as_secs();
         context.say(format_args!(
             "waiting until what the command left running does not write ({seconds} s at most)"

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use clap::Args;
+use rustix::process::{Pid, getpid};
 
 use super::{here, holder};
 use crate::cli::args::{StoreArgs, surroundings};
@@ -18,6 +19,7 @@ use crate::cli::grants::{GrantArgs, Grants};
 use crate::cli::inside::FORK_VARIABLE;
 use crate::cli::launch::{Launch, NamespaceMode, SecondWall};
 use crate::cli::offer::NONO;
+use crate::cli::processes::descendants;
 use crate::cli::scratch::LeftBehind;
 use crate::cli::signals;
 use crate::cli::supervise::{CommandSignals, Ended, supervise};
@@ -77,6 +79,8 @@ impl CommandArgs {
 #[derive(Debug)]
 pub(in crate::cli) struct Entered<'a> {
     fork: &'a Fork,
+    /// The process that holds the mounts, and its own, where this process started them.
+    helpers: Vec<Pid>,
     _used: FileLock,
 }
 
@@ -87,7 +91,14 @@ impl<'a> Entered<'a> {
         here::refuse_git_elsewhere(&fork.recorded_paths().cloned().collect::<Vec<_>>())?;
         let used = fork.enter()?;
         holder::start(fork)?;
-        Ok(Self { fork, _used: used })
+        // No command has begun yet.
+        let helpers = descendants(getpid());
+        Ok(Self { fork, helpers, _used: used })
+    }
+
+    /// The processes of this program that hold the mounts, as far as they are below this one.
+    pub(in crate::cli) fn helpers(&self) -> &[Pid] {
+        &self.helpers
     }
 
     /// Runs a command in it, to its end.

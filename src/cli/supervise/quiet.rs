@@ -38,8 +38,13 @@ pub(in crate::cli) struct Leftover {
 
 /// Waits until no descendant of this process is left, or none writes, and names those that are
 /// left. The keeper is none of them: it ends after the last, and its lock of the temporary files
-/// with it, which is awaited. `say` is called when that takes longer than a moment.
-pub(in crate::cli) fn wait_for_quiet(keeper: Option<Pid>, say: impl FnOnce()) -> Vec<Leftover> {
+/// with it, which is awaited. Neither are `helpers`, processes of this program. `say` is called when
+/// that takes longer than a moment.
+pub(in crate::cli) fn wait_for_quiet(
+    keeper: Option<Pid>,
+    helpers: &[Pid],
+    say: impl FnOnce(),
+) -> Vec<Leftover> {
     let started = Instant::now();
     let mut say = Some(say);
     let mut last: BTreeMap<RawPid, Activity> = BTreeMap::new();
@@ -48,8 +53,8 @@ pub(in crate::cli) fn wait_for_quiet(keeper: Option<Pid>, say: impl FnOnce()) ->
     loop {
         while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
         let mut now = activities(getpid());
-        if let Some(keeper) = keeper {
-            now.remove(&keeper.as_raw_nonzero().get());
+        for own in keeper.iter().chain(helpers) {
+            now.remove(&own.as_raw_nonzero().get());
         }
         if now.is_empty() {
             if let Some(keeper) = keeper {

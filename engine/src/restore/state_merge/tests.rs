@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::layout;
 use crate::progress::{Amount, Progress, Stage};
-use crate::restore::{Recovery, RestoreOptions};
+use crate::restore::{DecidedBy, Recovery, RestoreOptions};
 use crate::snapshot::{Budget, MergeRecord};
 use crate::store::LocalStore;
 use crate::walk::ExclusionConfig;
@@ -507,6 +507,14 @@ fn what_both_sides_renamed_is_one_named_conflict_or_the_chosen_name() {
             _ => &[],
         };
         assert_eq!(fixture.conflicts(&report), conflicts, "{side:?}");
+        let decided =
+            fixture.paths(&report.decided.iter().map(|it| it.path.clone()).collect::<Vec<_>>());
+        let named: &[&str] = match side {
+            ConflictSide::Open => &[],
+            ConflictSide::Ours => &["dir-there", "file-there"],
+            ConflictSide::Theirs => &["dir-there", "file-there"],
+        };
+        assert_eq!(decided, named, "{side:?}");
         let names = fixture.look().into_keys().collect::<Vec<_>>();
         match side {
             // An empty file is like any other, so that of here is not known to be the renamed one.
@@ -517,6 +525,43 @@ fn what_both_sides_renamed_is_one_named_conflict_or_the_chosen_name() {
             _ => assert_eq!(fixture.look(), before, "{side:?}"),
         }
     }
+}
+
+#[test]
+fn what_a_side_leaves_out_of_a_directory_that_both_renamed_is_named() {
+    let fixture = Fixture::new(|project| {
+        fs::create_dir(project.join("dir")).unwrap();
+        for name in ["x", "y"] {
+            fs::write(project.join("dir").join(name), text(name, ["0"; 4])).unwrap();
+        }
+    });
+    let theirs = fixture.there(|project| {
+        fs::rename(project.join("dir"), project.join("there")).unwrap();
+        fs::write(project.join("there/x"), "edited there").unwrap();
+        fs::write(project.join("there/new"), "new there").unwrap();
+    });
+    fs::rename(fixture.project().join("dir"), fixture.project().join("here")).unwrap();
+    let before = fixture.look();
+    let merge = Merge::new(fixture.base.clone(), theirs).deciding(ConflictSide::Ours, Vec::new());
+    let manager = fixture.merging("20260101-000000-2");
+    let state = manager.merged_state(&merge).unwrap();
+    let report = manager.merge(&merge, &state, false).unwrap();
+    assert_eq!(fixture.look(), before);
+    let named: Vec<PathBuf> = report.decided.iter().map(|it| it.path.clone()).collect();
+    assert_eq!(fixture.paths(&named), ["there", "there/new", "there/x"], "{report:?}");
+    assert!(report.decided.iter().all(|it| it.by == DecidedBy::Ours), "{report:?}");
+}
+
+#[test]
+fn a_new_name_of_an_old_file_comes_as_a_copy_and_is_named() {
+    let fixture = Fixture::new(|project| fs::write(project.join("old"), "0").unwrap());
+    let theirs = fixture.there(|project| {
+        fs::hard_link(project.join("old"), project.join("new")).unwrap();
+    });
+    let (_, report) = fixture.merge(&theirs);
+    assert_eq!(fixture.conflicts(&report), ["new"]);
+    assert!(report.merge_conflicts[0].reason.contains("one file with old"), "{report:?}");
+    assert_eq!(fixture.read("new"), "0");
 }
 
 #[test]
@@ -540,6 +585,8 @@ fn a_side_decides_about_the_touching_hunks_and_no_other() {
         let state = manager.merged_state(&merge).unwrap();
         let report = manager.merge(&merge, &state, false).unwrap();
         assert!(report.is_complete(), "{report:?}");
+        let decided: Vec<PathBuf> = report.decided.iter().map(|it| it.path.clone()).collect();
+        assert_eq!(fixture.paths(&decided), ["binary", "gone", "text"]);
         assert_eq!(fixture.read("text"), text("a", [value, "there", "0", "here"]));
         assert_eq!(fixture.read("binary"), format!("\0{value}"));
         assert_eq!(fixture.project().join("gone").exists(), side == ConflictSide::Ours);

@@ -14,6 +14,7 @@
 //! with plan, safety snapshot, staging and journal. So a crash is as safe as in any other.
 
 mod edit_tree;
+mod outcome;
 mod renames;
 mod virtual_state;
 
@@ -35,9 +36,12 @@ use crate::snapshot::{
 use crate::store::{ObjectStore, OverlayStore};
 pub(super) use edit_tree::Edits;
 pub(super) use edit_tree::apply;
+pub(super) use outcome::Conflict;
+use outcome::Outcome;
+pub use outcome::{Decided, DecidedBy};
 pub(super) use renames::Renames;
 pub use virtual_state::ConflictSide;
-pub(super) use virtual_state::{Change, Conflict, Purpose, VirtualState};
+pub(super) use virtual_state::{Change, Purpose, VirtualState};
 
 /// Maximum number of plans of a state that keeps changing.
 const ATTEMPTS: usize = 5;
@@ -53,8 +57,8 @@ pub(super) struct Wanted {
     pub(super) conflicts: Vec<Conflict>,
     /// The changes that are not made, and not decided.
     pub(super) left: BTreeSet<Vec<u8>>,
-    /// Whether a side or a choice decided about a conflict.
-    pub(super) has_decided: bool,
+    /// Conflicts about which a side or a choice decided.
+    pub(super) decided: Vec<Decided>,
     /// The contents of the text of which a part is taken back.
     pub(super) left_text: Option<ContentHash>,
 }
@@ -70,11 +74,11 @@ impl Wanted {
     ) -> Result<Self, RestoreError> {
         let paths = state.paths().map(|path| crate::path_text::to_path(path).to_owned()).collect();
         let root = apply(store, current, state.edits(), linked)?;
-        let has_decided = state.has_decided();
-        let (merged, mut conflicts, left) = state.finish();
+        let Outcome { merged, mut conflicts, left, mut decided } = state.finish();
+        decided.sort();
         conflicts.sort();
         conflicts.dedup_by(|a, b| a.path == b.path && a.change == b.change);
-        Ok(Self { root, paths, merged, conflicts, left, has_decided, left_text: None })
+        Ok(Self { root, paths, merged, conflicts, left, decided, left_text: None })
     }
 
     /// Later changes of these paths are in the state that is to be reached.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::edit_tree::Edits;
+use super::outcome::{Conflict, Decided, DecidedBy, Outcome};
 use super::renames::{DoubleRename, Rename, Renames, doubles, renames};
 use crate::byte_path;
 use crate::diff::{EntryState, Lookup};
@@ -91,16 +92,6 @@ pub(in crate::restore) struct Change {
     pub(in crate::restore) to: State,
 }
 
-/// A path that stays as it is.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::restore) struct Conflict {
-    pub(in crate::restore) path: PathBuf,
-    /// Number of the change.
-    pub(in crate::restore) change: u64,
-    /// Why, as a sentence for a person.
-    pub(in crate::restore) reason: String,
-}
-
 /// The present state, with edits.
 pub(in crate::restore) struct VirtualState<'a> {
     store: &'a dyn ObjectStore,
@@ -120,8 +111,8 @@ pub(in crate::restore) struct VirtualState<'a> {
     conflicts: Vec<Conflict>,
     /// Changes that are not made, and not decided.
     left: BTreeSet<Vec<u8>>,
-    /// Whether a side or a choice decided about a conflict.
-    has_decided: bool,
+    /// Conflicts about which a side or a choice decided.
+    decided: Vec<Decided>,
 }
 
 impl<'a> VirtualState<'a> {
@@ -145,7 +136,7 @@ impl<'a> VirtualState<'a> {
             merged: Vec::new(),
             conflicts: Vec::new(),
             left: BTreeSet::new(),
-            has_decided: false,
+            decided: Vec::new(),
         })
     }
 
@@ -180,14 +171,10 @@ impl<'a> VirtualState<'a> {
         self.edits.keys().map(Vec::as_slice)
     }
 
-    /// Whether a side or a choice decided about a conflict.
-    pub(super) fn has_decided(&self) -> bool {
-        self.has_decided
-    }
-
-    /// Files that were merged, what stays as it is, and the changes that were left.
-    pub(super) fn finish(self) -> (Vec<PathBuf>, Vec<Conflict>, BTreeSet<Vec<u8>>) {
-        (self.merged, self.conflicts, self.left)
+    /// What became of the changes, besides the edits.
+    pub(super) fn finish(self) -> Outcome {
+        let Self { merged, conflicts, left, decided, .. } = self;
+        Outcome { merged, conflicts, left, decided }
     }
 
     /// Does what changes do, sorted by path. `number`: what conflicts are named with.
@@ -258,41 +245,60 @@ impl<'a> VirtualState<'a> {
         settled: &mut HashSet<usize>,
     ) -> Result<(), StoreError> {
         let DoubleRename { old, there, here, pairs } = double;
-        self.has_decided |= self.side != ConflictSide::Open;
+        let reason =
+            format!("{} was renamed on both sides, here to {}", self.shown(old), self.shown(here));
         match self.side {
-            ConflictSide::Open => {
-                let shown = |path: &[u8]| {
-                    let root = self.roots.iter().map(|root| root.path.as_os_str().as_bytes());
-                    let inside = root.filter_map(|root| byte_path::relative_to(path, root)).next();
-                    Shown::bytes(inside.unwrap_or(path)).to_string()
-                };
-                let reason =
-                    format!("{} was renamed on both sides, here to {}", shown(old), shown(here));
-                self.conflict(number, there, &reason);
-            }
-            ConflictSide::Ours => {}
-            ConflictSide::Theirs => {
-                for name in pairs {
-                    self.edits.insert(name.clone(), None);
-                }
-                if let Some(current) = self.get(here)?
-                    && is_directory(&current)
-                    && self.is_empty(here, &current)?
-                {
-                    self.edits.insert(here.clone(), None);
-                }
-                return Ok(());
-            }
+            ConflictSide::Open => self.conflict(number, there, &reason),
+            ConflictSide::Ours | ConflictSide::Theirs => self.decide(there, &reason),
         }
-        for (at, change) in changes.iter().enumerate() {
-            if change.to.is_some() && byte_path::is_in(&change.path, there) {
-                settled.insert(at);
-                if self.side == ConflictSide::Open {
-                    self.left.insert(change.path.clone());
-                }
+        if self.side == ConflictSide::Theirs {
+            for name in pairs {
+                self.edits.insert(name.clone(), None);
+            }
+            if let Some(current) = self.get(here)?
+                && is_directory(&current)
+                && self.is_empty(here, &current)?
+            {
+                self.edits.insert(here.clone(), None);
+            }
+            return Ok(());
+        }
+        for (at, Change { path, to, .. }) in changes.iter().enumerate() {
+            if to.is_none() || !byte_path::is_in(path, there) {
+                continue;
+            }
+            settled.insert(at);
+            if self.side == ConflictSide::Open {
+                self.left.insert(path.clone());
+            } else if let Some(inside @ [_, ..]) = byte_path::relative_to(path, there)
+                && !is_same(&self.get(&byte_path::join(here, inside))?, to)
+            {
+                let reason = format!("it is not in {}, and does not come", self.shown(here));
+                self.decide(path, &reason);
             }
         }
         Ok(())
+    }
+
+    /// A path inside of its tracked path, as a message has it.
+    fn shown(&self, path: &[u8]) -> String {
+        let root = self.roots.iter().map(|root| root.path.as_os_str().as_bytes());
+        let inside = root.filter_map(|root| byte_path::relative_to(path, root)).next();
+        Shown::bytes(inside.unwrap_or(path)).to_string()
+    }
+
+    /// Notes that the chosen side decided about a conflict; an open one is none.
+    fn decide(&mut self, path: &[u8], reason: &str) {
+        let by = match self.side {
+            ConflictSide::Open => return,
+            ConflictSide::Ours => DecidedBy::Ours,
+            ConflictSide::Theirs => DecidedBy::Theirs,
+        };
+        self.decided.push(Decided {
+            path: to_path(path).to_owned(),
+            reason: reason.to_owned(),
+            by,
+        });
     }
 
     fn carry_over_path(
@@ -334,7 +340,9 @@ impl<'a> VirtualState<'a> {
         let merged = match self.merged(path, origin, goal, is)? {
             None => {
                 let decided = self.decided(path, origin, goal, is)?;
-                self.has_decided |= decided.is_some();
+                if decided.is_some() {
+                    self.note_decided_text(path);
+                }
                 decided
             }
             merged => merged,
@@ -391,6 +399,19 @@ impl<'a> VirtualState<'a> {
             self.store.write(&bytes)?;
         }
         Ok(Some(state))
+    }
+
+    /// Notes that a choice, or else the chosen side, decided about a text.
+    fn note_decided_text(&mut self, path: &[u8]) {
+        let reason = self.purpose.reason(Obstacle::Touches);
+        match self.side {
+            ConflictSide::Open => self.decided.push(Decided {
+                path: to_path(path).to_owned(),
+                reason: reason.to_owned(),
+                by: DecidedBy::Choice,
+            }),
+            ConflictSide::Ours | ConflictSide::Theirs => self.decide(path, reason),
+        }
     }
 
     fn set_merged(&mut self, path: &[u8], was: &EntryState, state: EntryState) {
@@ -451,7 +472,7 @@ impl<'a> VirtualState<'a> {
         to: &State,
         reason: &str,
     ) -> Result<(), StoreError> {
-        self.has_decided |= self.side != ConflictSide::Open;
+        self.decide(path, reason);
         match self.side {
             ConflictSide::Theirs => return self.put(number, path, to),
             ConflictSide::Ours => {}

@@ -1,10 +1,10 @@
 //! The way out of a merge that was killed, where no path is half-way.
 //!
 //! A merge that had changed nothing is no session. One whose files are in the project gets the
-//! branches that it still awaits, and its end.
+//! branches that it still awaits, and its end. One that was undone meanwhile gets its end alone.
 
 use super::commits::{self, Branch};
-use crate::cli::args::StoreArgs;
+use crate::cli::args::{StoreArgs, named_project};
 use crate::cli::context::{BOLD, Context};
 use crate::cli::error::CliError;
 use crate::cli::forking::forks_of;
@@ -13,7 +13,7 @@ use nono_engine::fork::ForkError;
 use nono_engine::gc::withdraw;
 use nono_engine::path_text::Shown;
 use nono_engine::restore::Recovery;
-use nono_engine::session::end_merge;
+use nono_engine::session::{SessionSummary, end_merge};
 use nono_engine::snapshot::{MergeRecord, SessionDir, SnapshotManager};
 
 /// Ends a killed merge, and says so unless `is_told`. Whether all that was asked for is done.
@@ -28,8 +28,10 @@ pub(in crate::cli) fn finish(
     context: &Context,
 ) -> Result<bool, CliError> {
     let id = session.id();
-    let Some(merge) = session.metadata()?.merge else { return Ok(true) };
-    let name = format!("merge of session {BOLD}{id}{BOLD:#}");
+    let metadata = session.metadata()?;
+    let Some(merge) = metadata.merge else { return Ok(true) };
+    let project = named_project(&metadata.tracked_paths);
+    let name = format!("merge of session {BOLD}{id}{BOLD:#} into {project}");
     if !merge.is_done {
         if let Some(root) = session.path().parent() {
             for skipped in withdraw(root, std::slice::from_ref(session))?.skipped {
@@ -50,6 +52,17 @@ pub(in crate::cli) fn finish(
         return Ok(is_asked);
     }
     let manager = SnapshotManager::open(session.path())?;
+    let summary = SessionSummary::of(session)?;
+    if summary.undone || summary.partly_undone {
+        // Branches would be the merge again, and a state of its session after the undo.
+        manager.note_awaited_branches(false)?;
+        end_merge(&manager)?;
+        if !is_told {
+            let word = summary.undone_word().unwrap_or_default();
+            context.say(format_args!("the {name} is {word}: no branch is made"));
+        }
+        return Ok(true);
+    }
     let mut is_complete = true;
     if merge.awaits_branches && way == Recovery::Finish {
         let branches = arrive(&merge, &manager, store)?;

@@ -29,7 +29,9 @@ use crate::cli::restoring::{answers, is_allowed, print_changes, refuse_half_way,
 use nono_engine::diff::{ChangeSummary, relative_to_roots};
 use nono_engine::fork::{Fork, NotTaken};
 use nono_engine::path_text::Shown;
-use nono_engine::restore::{ConflictSide, Merge, MergeReport, RestoreError, RunsAtWork, Selection};
+use nono_engine::restore::{
+    ConflictSide, Decided, DecidedBy, Merge, MergeReport, RestoreError, RunsAtWork, Selection,
+};
 use nono_engine::session::{RecordRequest, Recording};
 use nono_engine::snapshot::{
     Budget, MergeRecord, SessionOrigin, SnapshotManager, SnapshotManifest,
@@ -281,7 +283,7 @@ impl Work<'_> {
         let (base, theirs) = (&sides.base, &sides.theirs);
         let made = commits::arrive(&mut branches, &sides.manager, base, theirs)?;
         let decides_nothing =
-            files.as_ref().is_none_or(|it| it.restore.changes.is_empty() && !it.has_decided);
+            files.as_ref().is_none_or(|it| it.restore.changes.is_empty() && it.decided.is_empty());
         let is_nothing = decides_nothing && branches.iter().all(|branch| branch.left.is_some());
         let session = match is_nothing {
             true => {
@@ -410,6 +412,14 @@ fn print(
         let mut out = context.out_done(args.dry_run);
         for path in &restore.merged {
             writeln!(out, "  merged with changes here: {}", inside(path))?;
+        }
+        for Decided { path, reason, by } in &files.decided {
+            let end = match by {
+                DecidedBy::Ours => "the side here stays",
+                DecidedBy::Theirs => "the side of the fork comes",
+                DecidedBy::Choice => "as chosen",
+            };
+            writeln!(out, "  decided, {end}: {}: {reason}", inside(path))?;
         }
         out.flush()?;
         for conflict in &files.merge_conflicts {

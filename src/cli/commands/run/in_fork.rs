@@ -53,7 +53,7 @@ pub(super) fn run(
         say_changes(&fork, context);
         return Ok(ended.code);
     };
-    report_leftover(&ended, report, context);
+    report_leftover(&ended, entered.helpers(), report, context);
     let label = args.message.clone();
     let last = record(&fork, "recording the state after", label, threads, context)?;
     let (session, manager) = (fork.session()?, fork.manager()?);
