@@ -1,5 +1,6 @@
 //! The session of a watcher: found again, begun, and its steps.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -109,12 +110,12 @@ impl WatchHistory {
         &self.manager
     }
 
-    /// Takes a step, if anything changed. A session that is long enough, or that is gone, is
-    /// followed by another one.
+    /// Takes a step, if anything changed. Its title names the programs that wrote, as far as they
+    /// are known. A session that is long enough, or that is gone, is followed by another one.
     ///
     /// # Errors
     /// When nothing can be recorded; the next attempt looks at everything again.
-    pub fn record(&mut self) -> Result<Taken, RecordError> {
+    pub fn record(&mut self, programs: &BTreeSet<String>) -> Result<Taken, RecordError> {
         let began = Timestamp::now();
         let metadata = self.manager.session().metadata();
         let goes_on = metadata.as_ref().is_ok_and(|it| is_young(self.started, it.snapshot_count));
@@ -130,11 +131,14 @@ impl WatchHistory {
         }
         let (root, id) = (self.request.root.clone(), self.session_id());
         let (paths, seen): (Vec<PathBuf>, _) = (self.request.tracked_paths.clone(), self.seen);
-        let step = Step { kind: StepKind::Watched, agent: MAKER.to_owned(), ..Step::default() };
+        let title = programs.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let agent = MAKER.to_owned();
+        let step = Step { kind: StepKind::Watched, agent, title, ..Step::default() };
         let settle = |step: &mut Step| {
             // In doubt nothing is called the user's.
             if recorded_by_others(&root, &paths, &id, seen).unwrap_or(true) {
                 step.kind = StepKind::Elsewhere;
+                step.title.clear();
             }
             step.overlapped = !matches!(at_work(&root, &paths), Ok(None));
         };

@@ -1,5 +1,6 @@
 //! The thread that waits: for events, questions, signals and the end of a capture.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -33,6 +34,8 @@ const MAX_QUESTION_BYTES: u64 = 1 << 12;
 const RECHECK: Duration = Duration::from_secs(30);
 /// After a failure a step is tried again.
 const RETRY: Duration = Duration::from_secs(30);
+/// Most programs that a step names.
+const MAX_PROGRAMS: usize = 8;
 /// Where events may be missing, whole walks take at most one part in so many of the time.
 const WALK_SHARE: u32 = 50;
 
@@ -177,6 +180,8 @@ pub struct Watcher {
     not_before: Option<Instant>,
     /// Where events may be missing: when the next whole walk is due.
     next_walk: Option<Instant>,
+    /// Programs that wrote since the last step.
+    programs: BTreeSet<String>,
     /// Clients that wait for the end.
     ending: Vec<UnixStream>,
     stopper: Stopper,
@@ -241,6 +246,7 @@ impl Watcher {
             is_capturing: false,
             not_before: None,
             next_walk: None,
+            programs: BTreeSet::new(),
             ending: Vec::new(),
             stopper,
             woken,
@@ -259,6 +265,7 @@ impl Watcher {
         let count = |watched: &Watched| watched.tree.directories() as u64;
         WatchFacts {
             directories: self.watched.iter().map(count).sum(),
+            names_programs: self.watched.iter().all(|it| it.tree.writers().is_some()),
             gap: self.gap(),
             is_pending: self.quiet.is_pending() || self.is_capturing,
             waits_for: self.waiting.as_ref().map(|waiting| waiting.what.to_string()),
@@ -319,6 +326,8 @@ impl Watcher {
         for Watched { tree, listener, .. } in &self.watched {
             descriptors.push(PollFd::from_borrowed_fd(tree.events(), PollFlags::IN));
             descriptors.push(PollFd::from_borrowed_fd(tree.mounts(), PollFlags::PRI));
+            let writers = tree.writers().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+            descriptors.extend(writers);
             descriptors.push(PollFd::new(listener, PollFlags::IN));
         }
         if let Some(waiting) = &self.waiting {
@@ -357,6 +366,8 @@ impl Watcher {
                 self.quiet.note(Instant::now());
             }
             losses.extend(loss);
+            let room = MAX_PROGRAMS - self.programs.len();
+            self.programs.extend(tree.programs().into_iter().take(room));
         }
         for loss in losses {
             self.facts.losses += 1;
@@ -416,11 +427,12 @@ impl Watcher {
         self.not_before = None;
         let (history, stopper) = (Arc::clone(&self.history), self.stopper.clone());
         self.is_capturing = true;
+        let programs = std::mem::take(&mut self.programs);
         sys::spawn("watch", move || {
             sys::lower_priority();
             let began = Instant::now();
             let mut history = history.lock();
-            let done = history.record().map_err(|error| error.to_string()).map(|taken| {
+            let done = history.record(&programs).map_err(|error| error.to_string()).map(|taken| {
                 let (session_id, manager) = (history.session_id(), history.manager().clone());
                 let (manifest, changes) = match taken {
                     Taken::Snapshot(manifest, comparison) => {

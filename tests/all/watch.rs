@@ -559,3 +559,30 @@ fn a_watcher_of_a_hundred_thousand_files_uses_little_memory_and_no_processor_tim
     assert!(used <= most, "{used:?} of {:?}", began.elapsed());
     watching.stop(&fixture);
 }
+
+#[test]
+fn the_program_that_changed_a_file_is_named_where_the_kernel_tells_it() {
+    let fixture = Fixture::new();
+    fixture.write("file", "one");
+    let watching = Watching::begin(&fixture, &[]);
+    if status(&fixture)["names_programs"] == false {
+        watching.stop(&fixture);
+        return not_run("fanotify is for administrators (CAP_SYS_ADMIN)");
+    }
+    assert!(fixture.nono(&["watch", "status"]).success().says("(fanotify)"));
+    let mut writer = Command::new("sh");
+    writer.args(["-c", "echo two > file; read line"]).current_dir(fixture.project());
+    let mut writer = writer.stdin(Stdio::piped()).spawn().unwrap();
+    watching.says("recorded");
+    drop(writer.stdin.take());
+    writer.wait().unwrap();
+    let id = watching.session.clone();
+    let steps = fixture.nono(&["steps", &id]).success();
+    assert!(steps.says("you or another program · sh  "), "{}", steps.stdout);
+    // A command of nono has its own session, and is no other program.
+    fixture.record("echo three > file").success();
+    watching.says("recorded");
+    let steps = fixture.nono(&["steps", &id]).success();
+    assert!(steps.says("changes of other sessions  "), "{}", steps.stdout);
+    watching.stop(&fixture);
+}

@@ -35,6 +35,7 @@ mod path;
 mod priority;
 mod stat;
 mod thread;
+mod writers;
 mod xattr;
 
 pub(crate) use clock::Moment;
@@ -65,6 +66,7 @@ pub use path::{
 pub use priority::lower_priority;
 pub use stat::{Device, FileKind, FileSystemSpace, FileTime, Stat, coarse_now};
 pub use thread::{spawn, spawn_scoped};
+pub(crate) use writers::Writers;
 
 /// Effective user id of this process.
 pub fn effective_uid() -> u32 {

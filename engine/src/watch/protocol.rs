@@ -113,6 +113,8 @@ pub struct WatchFacts {
     pub started: Timestamp,
     /// Directories with a watch.
     pub directories: u64,
+    /// Whether its steps name the programs that wrote.
+    pub names_programs: bool,
     /// Why it takes whole walks in place of events, if it does.
     pub gap: Option<String>,
     /// How often events were lost, and everything was looked at.

@@ -1,6 +1,6 @@
 //! One tree under watch: a watch on each of its directories, and a log of their changes.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::io::ErrorKind;
 use std::os::fd::BorrowedFd;
@@ -16,7 +16,7 @@ use crate::manifest::SnapshotManifest;
 use crate::object::Node;
 use crate::path_text::Shown;
 use crate::store::{ObjectSource, read_root_tree, read_tree};
-use crate::sys::{self, Dir, Fate, FileKind, Notice, Notifier};
+use crate::sys::{self, Dir, Fate, FileKind, Notice, Notifier, Writers};
 
 /// Events that are read at once. A queue that is longer is as good as full.
 const MAX_EVENTS: usize = 1 << 20;
@@ -119,6 +119,8 @@ pub struct TreeWatch {
     /// Left-out directories, relative: watched themselves, and nothing below them.
     left_out: HashSet<Box<[u8]>>,
     watches: Watches,
+    /// Tells the names of programs; none without the right to ask for them.
+    writers: Option<Writers>,
     mounts: Mounts,
     log: ChangeLog,
     generation: [u8; 16],
@@ -144,6 +146,7 @@ impl TreeWatch {
             left_out: HashSet::new(),
             mounts: Mounts::of(path)?,
             watches: Watches::new()?,
+            writers: Writers::new(),
             log: ChangeLog::default(),
             generation: sys::random_bytes()?,
         };
@@ -164,6 +167,25 @@ impl TreeWatch {
     /// The descriptor that has something with priority when a mount came or went.
     pub fn mounts(&self) -> BorrowedFd<'_> {
         self.mounts.as_fd()
+    }
+
+    /// The descriptor that can be read when [programs](Self::programs) wrote; none where their
+    /// names cannot be known.
+    pub fn writers(&self) -> Option<BorrowedFd<'_>> {
+        self.writers.as_ref().map(Writers::as_fd)
+    }
+
+    /// The names of the programs that wrote files since the last call, as far as they can be known.
+    pub fn programs(&self) -> BTreeSet<String> {
+        let top = self.path.as_os_str().as_bytes();
+        let is_recorded = |path: &Path| {
+            let path = byte_path::relative_to(path.as_os_str().as_bytes(), top);
+            let mut above = path.into_iter().flat_map(byte_path::ancestors);
+            path.is_some() && !above.any(|above| self.left_out.contains(above))
+        };
+        let written = self.writers.as_ref().map(Writers::read).unwrap_or_default();
+        let recorded = written.into_iter().filter(|(path, _)| is_recorded(path));
+        recorded.map(|(_, program)| program).collect()
     }
 
     /// Number of watched directories.
@@ -315,6 +337,7 @@ impl TreeWatch {
 
     fn begin_anew(&mut self, loss: Loss) -> Result<Seen, WatchError> {
         self.watches = Watches::new()?;
+        self.writers = Writers::new();
         self.mounts = Mounts::of(&self.path)?;
         self.log = ChangeLog::default();
         self.generation = sys::random_bytes()?;
@@ -343,7 +366,7 @@ impl TreeWatch {
 
     /// Watches a directory and all that is below it, unless it is left out.
     fn cover(&mut self, from: &[u8]) {
-        let Self { watches, left_out, own, limit, path, .. } = self;
+        let Self { watches, left_out, own, limit, path, writers, .. } = self;
         let Some(top) = &watches.top else { return };
         let Ok(top_dir) = top.dir.open_beneath(b"") else { return };
         let mut waiting: Vec<Vec<u8>> = vec![from.to_vec()];
@@ -393,6 +416,9 @@ impl TreeWatch {
                     return;
                 }
             };
+            if let Some(writers) = writers {
+                writers.watch(&dir);
+            }
             watches.put(watch, parent, name);
             if left_out.contains(relative.as_slice()) {
                 continue;

@@ -92,6 +92,9 @@ fn write(facts: &WatchFacts, out: &mut impl Write) -> Result<(), CliError> {
     let steps = if *snapshots == 1 { "step" } else { "steps" };
     writeln!(out, "  process {pid}, {directories} directories, {snapshots} {steps} so far")?;
     writeln!(out, "  last state: {session_id}/{last_snapshot}")?;
+    if facts.names_programs {
+        writeln!(out, "  programs that write files are named (fanotify)")?;
+    }
     if *last_snapshot > 0 {
         writeln!(out, "  take the last change back: {NONO} undo --step {session_id}#last")?;
     }
