@@ -58,7 +58,7 @@ pub(super) fn with_fitting_tip(
 ) -> clap::Error {
     if let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) {
         let tip = flag_tip(flag, given);
-        // That a flag may be a value helps only where it is one.
+        // A tip about values misleads where the flag is none.
         let is_about_values = |error: &clap::Error| match error.get(ContextKind::Suggested) {
             Some(ContextValue::StyledStrs(tips)) => {
                 tips.iter().any(|tip| tip.to_string().contains("as a value"))

@@ -11,7 +11,7 @@ use super::error::CliError;
 /// A letter that answers a question. It means the same in every question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::cli) enum Letter {
-    /// What is asked is done.
+    /// The work in question is done.
     Yes,
     /// Nothing is done, or the question before comes again.
     No,

@@ -105,7 +105,7 @@ fn s_chooses_among_the_changes_of_an_undo() {
     terminal.keys(&["Space"]);
     terminal.wait_for("1 marked");
     terminal.keys(&["r"]);
-    terminal.wait_for("[y/N]");
+    terminal.wait_for("[y/N/?]");
     terminal.keys(&["y"]);
     terminal.wait_for("ended with 0");
     assert_eq!(read(&fixture, "changed").unwrap(), "before\n");
@@ -124,7 +124,7 @@ fn s_with_everything_is_a_yes() {
     terminal.keys(&["s", "Enter"]);
     terminal.wait_for("Enter keep everything");
     terminal.keys(&["R"]);
-    terminal.wait_for("[y/N]");
+    terminal.wait_for("[y/N/?]");
     terminal.keys(&["y"]);
     terminal.wait_for("ended with 0");
     assert_eq!(read(&fixture, "deleted").unwrap(), "still here\n");

@@ -914,7 +914,7 @@ fn some_changes_of_a_trial_are_chosen_in_the_review_and_the_rest_stays_in_its_fo
     terminal.line("s");
     terminal.wait_for("Enter keep what is marked");
     terminal.keys(&["j", "Space", "Enter"]);
-    terminal.wait_for("keep 1 marked path? [y/N]");
+    terminal.wait_for("keep 1 marked path? [y/N/?]");
     terminal.keys(&["y"]);
     sees(&terminal, "the rest is left in fork try-", 1);
     let texts = ["a", "b", "c"].map(|it| fs::read_to_string(fixture.project().join(it)).unwrap());

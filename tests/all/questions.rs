@@ -1,5 +1,5 @@
-//! All questions on a terminal: `?` explains each letter of the question, another answer is told and
-//! asked again, and the letter that does nothing does nothing.
+//! All questions on a terminal: `?` explains each letter of the question, another answer is told,
+//! and the letter that does nothing does nothing.
 
 use std::fs;
 

@@ -120,7 +120,7 @@ fn the_review_of_an_agents_session_spares_what_the_user_edited() {
     terminal.line(&format!("{NONO} review latest"));
     terminal.wait_for("mine");
     terminal.keys(&["R"]);
-    terminal.wait_for("[y/N]");
+    terminal.wait_for("[y/N/?]");
     end(&terminal, &["y"]);
     terminal.wait_for("not by the session, so it stays: mine");
     let text = |name: &str| fs::read_to_string(fixture.project().join(name)).unwrap();
@@ -146,7 +146,7 @@ fn marked_paths_are_restored_and_nothing_else() {
     terminal.keys(&["Space", "G", "Space"]);
     terminal.wait_for("2 marked");
     terminal.keys(&["r"]);
-    terminal.wait_for("restore 2 marked paths? [y/N]");
+    terminal.wait_for("restore 2 marked paths? [y/N/?]");
     end(&terminal, &["y"]);
     terminal.wait_for("take this back: nono redo");
     terminal.wait_for("ended with 3");
@@ -190,7 +190,7 @@ fn a_directory_is_restored_with_what_is_in_it_or_a_part_of_it() {
     terminal.keys(&["j", "j", "Space"]);
     terminal.wait_for("3 marked");
     terminal.keys(&["r"]);
-    terminal.wait_for("[y/N]");
+    terminal.wait_for("[y/N/?]");
     end(&terminal, &["y"]);
     terminal.wait_for("take this back:");
     assert!(!fixture.project().join("new").exists());
@@ -202,11 +202,11 @@ fn everything_is_restored_after_a_yes() {
     let fixture = fixture();
     let terminal = review_of(&fixture, "", WORK);
     terminal.keys(&["R"]);
-    terminal.wait_for("restore all 5 paths? [y/N]");
+    terminal.wait_for("restore all 5 paths? [y/N/?]");
     terminal.keys(&["n"]);
     terminal.wait_for("1 of 5");
     terminal.keys(&["R"]);
-    terminal.wait_for("[y/N]");
+    terminal.wait_for("[y/N/?]");
     end(&terminal, &["y"]);
     terminal.wait_for("take this back:");
     assert_eq!(fs::read_to_string(fixture.project().join("changed")).unwrap(), "before\n");
@@ -376,7 +376,7 @@ fn a_closed_terminal_and_signals_keep_everything() {
         let fixture = fixture();
         let terminal = review_of(&fixture, "", WORK);
         terminal.keys(&["a", "r"]);
-        terminal.wait_for("[y/N]");
+        terminal.wait_for("[y/N/?]");
         let pid = supervisor(&fixture);
         match signal {
             None => terminal.close(),
@@ -436,7 +436,7 @@ fn later_changes_are_asked_about_before_they_are_undone() {
     let terminal = review_of(&fixture, "", WORK);
     fs::write(fixture.project().join("changed"), "meanwhile\n").unwrap();
     terminal.keys(&["R"]);
-    terminal.wait_for("[y/N]");
+    terminal.wait_for("[y/N/?]");
     terminal.keys(&["y"]);
     terminal.wait_for("undo these later changes as well (o)");
     terminal.keys(&["k", "Enter"]);

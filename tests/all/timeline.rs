@@ -143,7 +143,7 @@ fn enter_opens_the_changed_files_and_a_file_is_restored() {
     terminal.keys(&["-l", "junk"]);
     terminal.wait_for("1 of 4 contain junk");
     terminal.keys(&["Enter", "r"]);
-    terminal.wait_for("restore src/junk.py? [y/N]");
+    terminal.wait_for("restore src/junk.py? [y/N/?]");
     terminal.keys(&["y"]);
     terminal.wait_for("take this back: nono redo");
     assert!(!fixture.project().join("src/junk.py").exists());
@@ -164,7 +164,7 @@ fn marked_paths_of_a_session_are_restored_and_its_renames_go_back_to_their_names
     terminal.keys(&["Space"]);
     terminal.wait_for("2 marked");
     terminal.keys(&["r"]);
-    terminal.wait_for("restore 2 marked paths? [y/N]");
+    terminal.wait_for("restore 2 marked paths? [y/N/?]");
     terminal.keys(&["n"]);
     terminal.wait_for("space mark");
     assert!(fixture.project().join("notes.md").exists());
@@ -437,7 +437,7 @@ fn one_hunk_of_a_file_is_restored_and_comes_back() {
     terminal.keys(&["n", "n"]);
     terminal.wait_for("hunk 2 of 3");
     terminal.keys(&["r"]);
-    terminal.wait_for("restore hunk 2 of 3 of many? [y/N]");
+    terminal.wait_for("restore hunk 2 of 3 of many? [y/N/?]");
     terminal.keys(&["y"]);
     terminal.wait_for("hunk 2 of many is restored");
     let file = fixture.project().join("many");

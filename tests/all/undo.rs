@@ -79,12 +79,12 @@ fn each_restore_of_one_file_is_taken_back_in_turn() {
     fixture.write("a", "3");
     let read = || fs::read_to_string(fixture.project().join("a")).unwrap();
     let mut seen = vec![read()];
-    // The newest different version is the command's, and then the edit in a safety snapshot.
+    // The version of the command stood before the edit, and the first one before that.
     for _ in 0..2 {
         fixture.nono(&["restore", "a"]).success();
         seen.push(read());
     }
-    assert_eq!(seen, ["3", "2", "3"]);
+    assert_eq!(seen, ["3", "2", "1"]);
     for expected in ["2", "3"] {
         fixture.nono(&["redo", "--yes"]).success();
         assert_eq!(read(), expected);
@@ -360,7 +360,7 @@ fn on_a_terminal_it_shows_what_it_would_do_and_a_clear_yes_undoes_it() {
 fn on_a_terminal_everything_but_a_yes_changes_nothing() {
     let (projects, _) = twice();
     let before = observe(&projects.dir("q1"));
-    let answers = [&["n", "Enter"][..], &["Enter"], &["x", "Enter"], &["C-d"]];
+    let answers = [&["n", "Enter"][..], &["Enter"], &["x", "Enter", "n", "Enter"], &["C-d"]];
     for (number, keys) in answers.into_iter().enumerate() {
         let terminal = asked(&projects, &format!("tmux{number}"));
         terminal.keys(keys);

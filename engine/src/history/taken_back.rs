@@ -109,8 +109,8 @@ impl Restores<'_> {
         Ok(None)
     }
 
-    /// Whether the undo of steps changed the path. The state that it left has the next snapshot; the
-    /// undo of a part of a text leaves none, and is about its path alone.
+    /// Whether the undo of steps changed the path. The next snapshot has the state that it left.
+    /// The undo of a part of a text leaves none, and is about its path alone.
     fn is_changed_by_steps(
         &mut self,
         record: &RestoreRecord,

@@ -28,7 +28,7 @@ pub const fn change_word(change_type: ChangeType) -> &'static str {
     }
 }
 
-/// A number of changes of one kind: `+5 files`. The one count of summaries, the review and the page.
+/// A number of changes of one kind: `+5 files`. Summaries, the review and the page count so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counted {
     /// The kind.
@@ -48,7 +48,7 @@ impl std::fmt::Display for Counted {
 }
 
 /// The numbers that are not zero, in their order. Directories are counted alike where they come and
-/// where they go. What is in git directories is not among them.
+/// where they go. Changes in git directories are not among them.
 pub fn counted_changes(summary: &ChangeSummary) -> Vec<Counted> {
     let plural = |count, one: &'static str, many| if count == 1 { one } else { many };
     let directories = |count| plural(count, "directory", "directories");
@@ -78,8 +78,8 @@ pub fn counted_changes(summary: &ChangeSummary) -> Vec<Counted> {
     counted.filter(|it| it.count > 0).collect()
 }
 
-/// What is said of changes in git directories where nothing more is known: their number says
-/// nothing to a person.
+/// Changes in git directories of which nothing more is known. Their number says nothing to a
+/// person.
 pub const GIT_CHANGED: &str = ".git changed";
 
 /// `+5 files +1 directory ~2 modified -1 deleted -1 directory ±3 permissions, 4 touched`. Zero

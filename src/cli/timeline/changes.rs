@@ -109,6 +109,8 @@ pub(super) struct Changes {
     marked: Vec<bool>,
     marked_count: usize,
     question: Option<Question>,
+    /// Whether the keys of the question are explained in its place.
+    is_explained: bool,
     /// The step that changed the path at the cursor last, and which change that is.
     step: Option<(usize, String)>,
 }
@@ -144,6 +146,7 @@ impl Changes {
             marked,
             marked_count: 0,
             question: None,
+            is_explained: false,
             step: None,
         }
     }
@@ -179,6 +182,11 @@ impl Changes {
 
     pub(super) fn question(&self) -> Option<&Question> {
         self.question.as_ref()
+    }
+
+    /// Whether the keys of the question are to be explained.
+    pub(super) fn is_explained(&self) -> bool {
+        self.is_explained
     }
 
     pub(super) fn marked_count(&self) -> usize {
@@ -285,6 +293,10 @@ impl Changes {
     }
 
     fn answer(&mut self, key: KeyCode) -> Action {
+        self.is_explained = key == KeyCode::Char('?');
+        if self.is_explained {
+            return Action::Nothing;
+        }
         self.desk.mode = Mode::Looking;
         let is_yes = matches!(key, KeyCode::Char('y' | 'Y'));
         match self.question.take() {
@@ -304,6 +316,7 @@ impl Changes {
 
     fn ask(&mut self, question: Question) -> Action {
         self.question = Some(question);
+        self.is_explained = false;
         self.desk.mode = Mode::Asked;
         Action::Nothing
     }

@@ -526,27 +526,34 @@ impl Page for Changes {
         };
         let marked = self.marked_count();
         let verb = if self.purpose() == Purpose::Choosing { "keep" } else { "restore" };
-        Some(match self.question()? {
+        let question = self.question()?;
+        if self.is_explained() {
+            return Some(match question {
+                Question::Keep => "Enter keeps, r restores, another key goes back".to_owned(),
+                _ => format!("y: {verb}; another key: do nothing"),
+            });
+        }
+        Some(match question {
             Question::RestoreAll => {
-                format!("{verb} all {}? [y/N]", paths(self.changes().len()))
+                format!("{verb} all {}? [y/N/?]", paths(self.changes().len()))
             }
-            Question::Restore(_) if marked == 1 => format!("{verb} 1 marked path? [y/N]"),
+            Question::Restore(_) if marked == 1 => format!("{verb} 1 marked path? [y/N/?]"),
             Question::Restore(_) if marked > 1 => {
-                format!("{verb} {marked} marked paths? [y/N]")
+                format!("{verb} {marked} marked paths? [y/N/?]")
             }
             Question::Restore(indices) => match indices.as_slice() {
                 [index] => {
                     let name = self.shown(&self.changes()[*index].path);
-                    format!("{verb} {}? [y/N]", end_of(&name, room.saturating_sub(15)))
+                    format!("{verb} {}? [y/N/?]", end_of(&name, room.saturating_sub(17)))
                 }
-                indices => format!("{verb} {}? [y/N]", paths(indices.len())),
+                indices => format!("{verb} {}? [y/N/?]", paths(indices.len())),
             },
             Question::RestoreHunk(index, hunk) => {
                 let name = self.shown(&self.changes()[*index].path);
                 let count = self.desk.hunk().map_or(0, |(_, count)| count);
                 let what = format!("hunk {} of {count} of ", hunk + 1);
-                let room = room.saturating_sub(what.len() + 15);
-                format!("restore {what}{}? [y/N]", end_of(&name, room))
+                let room = room.saturating_sub(what.len() + 17);
+                format!("restore {what}{}? [y/N/?]", end_of(&name, room))
             }
             Question::Keep => {
                 format!("keep everything, also the {marked} marked? Enter keeps, r restores them")

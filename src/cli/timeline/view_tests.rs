@@ -149,12 +149,16 @@ fn a_question_says_how_many_paths_it_is_about() {
     }
     let shown = lines(&screen(&mut page, 80, 12, false));
     assert_eq!(shown[0], "session 1  1 marked");
-    assert_eq!(shown[10], "restore 1 marked path? [y/N]");
+    assert_eq!(shown[10], "restore 1 marked path? [y/N/?]");
+    press(&mut page, KeyCode::Char('?'));
+    let shown = lines(&screen(&mut page, 80, 12, false));
+    assert_eq!(shown[10], "y: restore; another key: do nothing");
+    assert_eq!(page.marked_count(), 1);
     for key in ['n', 'k', ' ', 'r'] {
         press(&mut page, KeyCode::Char(key));
     }
     let shown = lines(&screen(&mut page, 80, 12, false));
-    assert_eq!(shown[10], "restore deep/er/and/deeper/below/many/directories/name.rs? [y/N]");
+    assert_eq!(shown[10], "restore deep/er/and/deeper/below/many/directories/name.rs? [y/N/?]");
 }
 
 #[test]

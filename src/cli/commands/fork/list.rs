@@ -20,10 +20,14 @@ use crate::cli::processes::{is_ending, that_see, words};
 use crate::cli::render::{Palette, byte_size, relative_time};
 use nono_engine::diff::{ChangeSummary, EntryState, Lookup, relative_to_roots};
 use nono_engine::fork::{Fork, ForkState};
-use nono_engine::object::Node;
+use nono_engine::history::text_now;
+use nono_engine::object::{ContentHash, Node};
 use nono_engine::path_text::{Shown, encode};
 use nono_engine::store::read_root_tree;
 use nono_engine::sys::{self, FileKind, Stat};
+
+/// Longer files of the project are not read, in bytes.
+const MAX_READ_BYTES: u64 = 8 << 20;
 
 /// Arguments of `nono forks`.
 #[derive(Debug, Args)]
@@ -169,9 +173,9 @@ fn changed(fork: Fork, context: &Context) -> Result<Changed, CliError> {
     Ok(Changed { fork, paths, elsewhere, changes: counted, summary })
 }
 
-/// The paths that are in the project neither as they are below a fork nor as they are in it, which a
-/// merge leaves. A look at each is enough: a file that has the size and the time of the recorded one
-/// counts as that.
+/// The paths that are in the project neither as they are below a fork nor as they are in it. A
+/// merge leaves the latter. A file that has the size and the time of the recorded one counts as that; a
+/// file of the same size alone is read.
 fn not_as_below(
     state: &ForkState<'_>,
     paths: &BTreeSet<PathBuf>,
@@ -185,8 +189,8 @@ fn not_as_below(
     for path in paths {
         let there = sys::stat_of(path).unwrap_or_default();
         let bytes = path.as_os_str().as_bytes();
-        let is_known = looks_like(below.find(bytes)?.as_ref(), there.as_ref())
-            || looks_like(inside.find(bytes)?.as_ref(), there.as_ref());
+        let has = |recorded: Option<EntryState>| is_as(recorded.as_ref(), there.as_ref(), path);
+        let is_known = has(below.find(bytes)?) || has(inside.find(bytes)?);
         if !is_known {
             found.insert(path.clone());
         }
@@ -194,14 +198,19 @@ fn not_as_below(
     Ok(found)
 }
 
-/// Whether a look at the project finds a recorded state.
-fn looks_like(recorded: Option<&EntryState>, there: Option<&Stat>) -> bool {
+/// Whether a path has a recorded state. A file that cannot be read, or is long, has not.
+fn is_as(recorded: Option<&EntryState>, there: Option<&Stat>, path: &Path) -> bool {
     match (recorded, there) {
         (None, None) => true,
         (Some(recorded), Some(there)) => match &recorded.node {
-            Node::File { size, .. } => {
+            Node::File { size, hash, .. } => {
+                let has_contents = || {
+                    let bytes = text_now(path, MAX_READ_BYTES).ok().flatten();
+                    bytes.is_some_and(|bytes| ContentHash::of(&bytes) == *hash)
+                };
                 there.kind == FileKind::File
-                    && (there.size, there.mtime) == (*size, recorded.attributes.mtime)
+                    && there.size == *size
+                    && (there.mtime == recorded.attributes.mtime || has_contents())
             }
             Node::Directory { .. } => there.kind == FileKind::Directory,
             _ => there.mtime == recorded.attributes.mtime,
