@@ -13,10 +13,11 @@ use crate::fixture::Fixture;
 use crate::hooks::Agent;
 
 /// Patterns of what differs with each run, and the word in its place.
-const VARYING: [(&str, &str); 12] = [
+const VARYING: [(&str, &str); 14] = [
+    // The walls of a run differ with the machine.
+    (r"(?m)^.*(Landlock|namespace).*\n", ""),
     // A column is as wide as its longest id, which ends in the number of a process.
-    (r"\b\d{8}-\d{6}-\d+(\b {2,}|\b)", "[id]$1"),
-    (r"\[id\] {2,}", "[id]  "),
+    (r"(\[id \d+\]) {2,}", "$1  "),
     (r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?(\.\d+)?( UTC|Z)?", "[time]"),
     (r"\b\d{4}-\d\d-\d\d\b", "[day]"),
     (r"\b\d\d:\d\d\b", "[clock]"),
@@ -24,19 +25,48 @@ const VARYING: [(&str, &str); 12] = [
     (r"\[age\] {2,}", "[age]  "),
     (r"\b[0-9a-f]{64}\b", "[hash]"),
     (r"\b[0-9a-f]{10,40}\b", "[hash]"),
+    (r"\b[0-9a-f]{7}\b", "[commit]"),
+    // The objects of a repository differ with the version of git.
+    (r"\b\d+ objects?\b", "[n] objects"),
     (r" *\b\d+(\.\d+)? ([KMG]iB|B)\b", " [size]"),
     (r#""disk_size": \d+"#, r#""disk_size": "[size]""#),
     (r"\b\d+(\.\d+)? (ms|s)\b", "[duration]"),
 ];
 
+/// The text with a number for each session, in the place of its id: a time and a process.
+fn with_numbered_ids(text: &str) -> String {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    let is_id = |word: &str| {
+        let parts: Vec<&str> = word.split('-').collect();
+        parts.iter().all(|part| is_number(part))
+            && matches!(parts[..], [day, time, _] if day.len() == 8 && time.len() == 6)
+    };
+    let mut ids: Vec<&str> = Vec::new();
+    let mut numbered = String::new();
+    for piece in text.split_inclusive(|c| !is_part(c)) {
+        let word = piece.trim_end_matches(|c| !is_part(c));
+        if is_id(word) {
+            let at = ids.iter().position(|id| *id == word).unwrap_or(ids.len());
+            if at == ids.len() {
+                ids.push(word);
+            }
+            write!(numbered, "[id {}]{}", at + 1, &piece[word.len()..]).unwrap();
+        } else {
+            numbered.push_str(piece);
+        }
+    }
+    numbered
+}
+
 /// What a person sees who types these commands one after the other.
-struct Transcript<'a> {
+pub struct Transcript<'a> {
     fixture: &'a Fixture,
     text: String,
 }
 
 impl<'a> Transcript<'a> {
-    fn of(fixture: &'a Fixture) -> Self {
+    pub fn of(fixture: &'a Fixture) -> Self {
         Self { fixture, text: String::new() }
     }
 
@@ -48,7 +78,7 @@ impl<'a> Transcript<'a> {
         self
     }
 
-    fn type_words(&mut self, words: &[&str]) -> &mut Self {
+    pub fn type_words(&mut self, words: &[&str]) -> &mut Self {
         let done = self.fixture.nono(words);
         writeln!(self.text, "$ nono {}", words.join(" ")).unwrap();
         for (mark, printed) in [("", &done.stdout), ("! ", &done.stderr)] {
@@ -65,7 +95,7 @@ impl<'a> Transcript<'a> {
 
     /// Compares all of it with the snapshot of this name.
     #[track_caller]
-    fn compare(&self, name: &str) {
+    pub fn compare(&self, name: &str) {
         let dir = self.fixture.path("");
         let dir = dir.to_str().unwrap().trim_end_matches('/');
         let mut settings = insta::Settings::clone_current();
@@ -73,7 +103,9 @@ impl<'a> Transcript<'a> {
         settings.set_prepend_module_to_snapshot(false);
         settings.set_snapshot_path("transcripts");
         settings.set_omit_expression(true);
-        settings.bind(|| insta::assert_snapshot!(name, self.text.replace(dir, "[dir]")));
+        settings.bind(|| {
+            insta::assert_snapshot!(name, with_numbered_ids(&self.text.replace(dir, "[dir]")))
+        });
     }
 }
 

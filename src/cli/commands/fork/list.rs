@@ -174,8 +174,8 @@ fn changed(fork: Fork, context: &Context) -> Result<Changed, CliError> {
 }
 
 /// The paths that are in the project neither as they are below a fork nor as they are in it. A
-/// merge leaves the latter. A file that has the size and the time of the recorded one counts as that; a
-/// file of the same size alone is read.
+/// merge leaves the latter. A file that has the size and the time of the recorded one counts as
+/// that; a file of the same size alone is read.
 fn not_as_below(
     state: &ForkState<'_>,
     paths: &BTreeSet<PathBuf>,
