@@ -420,9 +420,12 @@ fn beside_a_run_a_watcher_is_never_latest_and_the_way_to_its_last_change_is_said
     let watching = Watching::begin(&fixture, &[]);
     fixture.record("echo run > other").success();
     watching.says("recorded");
+    let id = watching.session.clone();
+    // What the run changed is no change of the user.
+    let none = fixture.nono(&["undo", "--step", &format!("{id}#last"), "--yes"]);
+    none.fails(1, &format!("session {id} has no changes of you or another program"));
     fixture.write("file", "of the user");
     watching.says("recorded");
-    let id = watching.session.clone();
     let show = fixture.nono(&["show", "latest"]).success();
     assert!(!show.says(&id), "{}", show.stdout);
     assert!(!fixture.nono(&["status"]).success().says(&format!("last session: {id}")));
@@ -585,4 +588,53 @@ fn the_program_that_changed_a_file_is_named_where_the_kernel_tells_it() {
     let steps = fixture.nono(&["steps", &id]).success();
     assert!(steps.says("changes of other sessions  "), "{}", steps.stdout);
     watching.stop(&fixture);
+}
+
+#[test]
+fn after_more_events_than_the_kernel_keeps_everything_is_looked_at() {
+    let fixture = Fixture::new();
+    fixture.write("inner/file", "one");
+    let watching = Watching::begin(&fixture, &[]);
+    let limit = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
+    let limit: usize = limit.trim().parse().unwrap();
+    let pid = pid_of(&watching.child);
+    kill_process(pid, Signal::STOP).unwrap();
+    for number in 0..=limit {
+        let file = fixture.project().join(format!("passing-{number}"));
+        fs::File::create(&file).unwrap();
+        fs::remove_file(file).unwrap();
+    }
+    // The event of this one is lost.
+    fixture.write("inner/file", "two");
+    kill_process(pid, Signal::CONT).unwrap();
+    watching.says("events were lost (the queue of events was full)");
+    watching.says("recorded");
+    let facts = status(&fixture);
+    assert!(facts["last_loss"].as_str().unwrap().contains("the queue of events was full"));
+    let path = fixture.project().join("inner/file");
+    let state = format!("{}/1", watching.session);
+    let shown = fixture.nono(&["cat", &state, path.to_str().unwrap()]).success();
+    assert_eq!(shown.stdout, "two");
+    watching.stop(&fixture);
+}
+
+#[test]
+fn of_a_hundred_thousand_directories_those_over_the_limit_are_looked_at() {
+    let fixture = Fixture::new();
+    for outer in 0..1_000 {
+        for inner in 0..100 {
+            fs::create_dir_all(fixture.project().join(format!("d{outer}/e{inner}"))).unwrap();
+        }
+    }
+    let watching = Watching::begin(&fixture, &["--max-watches", "65536"]);
+    let facts = status(&fixture);
+    assert_eq!(facts["directories"], 65_536);
+    assert!(facts["gap"].as_str().unwrap().contains("max_user_watches"), "{facts}");
+    for outer in 0..1_000 {
+        fixture.write(&format!("d{outer}/e7/file"), "new");
+    }
+    let id = watching.session.clone();
+    watching.stop(&fixture);
+    let shown = fixture.nono(&["diff", &format!("{id}/0"), &format!("{id}/latest"), "--json"]);
+    assert_eq!(shown.success().stdout.matches("e7/file\"").count(), 1_000);
 }

@@ -223,11 +223,10 @@ impl Look {
         if dir.try_stat(lost.as_bytes())?.is_some() {
             add_damage(Damage::Baseline, dir.path_of(lost.as_bytes()), seen, &mut facts);
         }
-        for (path, at) in quarantined(&session.path().join(layout::QUARANTINE))? {
-            if !seen.damage.contains(&(Damage::Quarantined, path.clone())) {
-                facts.push((at, Fact::Damage { what: Damage::Quarantined, path }));
-            }
-        }
+        let put_aside = quarantined(&session.path().join(layout::QUARANTINE))?;
+        let is_new = |path: &PathBuf| !seen.damage.contains(&(Damage::Quarantined, path.clone()));
+        let new = put_aside.into_iter().filter(|(path, _)| is_new(path));
+        facts.extend(new.map(|(path, at)| (at, Fact::Damage { what: Damage::Quarantined, path })));
         for note in session.push_notes()? {
             if !seen.pushes.contains(&(note.at, note.snapshot)) {
                 let (number, remote, archive) = (note.snapshot, note.remote, note.archive);

@@ -7,8 +7,8 @@
 //! was killed before its first snapshot holds no state, and is passed over.
 //!
 //! The session of a watcher grows with each change of the user, and so it comes last: it is meant
-//! only where no other session may have changed anything. This holds for `latest`, for commands
-//! without an id, and for the links of a mount.
+//! only where no other session may have changed anything. This holds for `latest` and for commands
+//! without an id. The links of a mount pass it over wherever there is another session.
 
 use std::path::{Path, PathBuf};
 

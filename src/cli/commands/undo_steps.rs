@@ -27,7 +27,7 @@ use crate::cli::unrecorded_changes::lines_of_step;
 use nono_engine::path_text::Shown;
 use nono_engine::restore::{StepConflict, StepUndoOptions, StepUndoReport};
 use nono_engine::session::{Catalog, Purpose, UnrecordedStep, steps_of};
-use nono_engine::snapshot::{RestoreCommand, SessionDir, StepEntry, StepKind};
+use nono_engine::snapshot::{RestoreCommand, SessionDir, SessionOrigin, StepEntry, StepKind};
 
 /// Which steps are meant.
 #[derive(Debug, Clone, Args)]
@@ -84,9 +84,13 @@ fn newest_first(session: &SessionDir, of_prompts: bool) -> Result<Vec<u64>, CliE
         numbers.extend(number.filter(|number| !numbers.contains(number)));
     }
     if numbers.is_empty() {
-        let what = if of_prompts { "prompts" } else { "steps" };
+        let what = match (of_prompts, metadata.origin) {
+            (true, _) => "prompts of an agent",
+            (false, SessionOrigin::Watch) => "changes of you or another program",
+            (false, _) => "steps of an agent",
+        };
         let id = session.id();
-        return Err(CliError::failed(format!("session {id} has no {what} of an agent"))
+        return Err(CliError::failed(format!("session {id} has no {what}"))
             .with_hint(format!("{NONO} undo {id} takes back all that the session did")));
     }
     Ok(numbers)
