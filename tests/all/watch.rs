@@ -421,7 +421,7 @@ fn beside_a_run_a_watcher_is_never_latest_and_the_way_to_its_last_change_is_said
     fixture.record("echo run > other").success();
     watching.says("recorded");
     let id = watching.session.clone();
-    // What the run changed is no change of the user.
+    // A change of the run is none of the user.
     let none = fixture.nono(&["undo", "--step", &format!("{id}#last"), "--yes"]);
     none.fails(1, &format!("session {id} has no changes of you or another program"));
     fixture.write("file", "of the user");
@@ -434,7 +434,7 @@ fn beside_a_run_a_watcher_is_never_latest_and_the_way_to_its_last_change_is_said
     fixture.nono(&["undo", "--yes"]).success();
     assert_eq!(fs::read_to_string(fixture.project().join("other")).unwrap(), "one");
     assert_eq!(file(&fixture), "of the user");
-    // What the user wrote goes by its name alone.
+    // The user's own change goes by its name alone.
     let none = fixture.nono(&["undo", "--yes"]);
     none.fails(1, &format!("nono undo --step {id}#last"));
     let none = fixture.nono(&["undo", "--since", "2000-01-01", "--yes"]);
@@ -452,7 +452,7 @@ fn place(fixture: &Fixture) -> PathBuf {
 }
 
 #[test]
-fn what_a_killed_watcher_leaves_is_no_watcher_and_the_next_one_takes_it_over() {
+fn the_lock_and_the_socket_of_a_killed_watcher_are_taken_over() {
     let fixture = Fixture::new();
     let watching = Watching::begin(&fixture, &[]);
     let key = fs::read(place(&fixture).join("key")).unwrap();
@@ -619,7 +619,7 @@ fn after_more_events_than_the_kernel_keeps_everything_is_looked_at() {
 }
 
 #[test]
-fn of_a_hundred_thousand_directories_those_over_the_limit_are_looked_at() {
+fn a_hundred_thousand_directories_over_the_limit_of_watches_are_looked_at() {
     let fixture = Fixture::new();
     for outer in 0..1_000 {
         for inner in 0..100 {

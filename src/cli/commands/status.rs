@@ -398,8 +398,8 @@ fn print(report: &Report, context: &Context) -> Result<(), CliError> {
         writeln!(out, "watched: {session_id}/{last_snapshot}  by process {pid}")?;
         write_troubles(facts, &mut *out)?;
         if *last_snapshot > 0 {
-            let step = format!("{session_id}#last");
-            writeln!(out, "  what you or another program changed last: {NONO} undo --step {step}")?;
+            let undo = format!("{NONO} undo --step {session_id}#last");
+            writeln!(out, "  take back the last change of you or another program: {undo}")?;
         }
     }
     #[cfg(feature = "mount")]

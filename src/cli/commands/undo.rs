@@ -550,7 +550,7 @@ fn nothing_left(history: &History, args: &UndoArgs) -> CliError {
 fn with_watched(error: CliError, history: &History) -> CliError {
     match history.last_watched() {
         Some(id) => error.or_hint(&format!(
-            "what you or another program changed last: {NONO} undo --step {id}#last"
+            "the last change of you or another program: {NONO} undo --step {id}#last"
         )),
         None => error,
     }
