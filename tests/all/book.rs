@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, finished};
 
 fn top() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -100,6 +101,63 @@ fn each_page_is_printed_by_help_in_lines_that_fit_but_for_code() {
             assert!(count(&shown) * 10 >= count(&read(&page)) * 9, "{page}: {word}");
         }
     }
+}
+
+/// The commands of nono in the blocks of a page, without what a shell does with their output.
+fn commands(page: &str) -> Vec<String> {
+    let blocks = page.split("\n```").skip(1).step_by(2);
+    let lines = blocks.flat_map(|block| match block.split_once('\n') {
+        Some(("console", text)) => {
+            text.lines().filter_map(|line| line.strip_prefix("$ ")).collect()
+        }
+        Some(("sh", text)) => text.lines().collect::<Vec<_>>(),
+        _ => Vec::new(),
+    });
+    let ends = ["  # ", " # ", " | ", " > ", "; ", " && ", " || "];
+    let commands = lines.filter(|line| line.starts_with("nono ")).map(|line| {
+        let end = ends.iter().filter_map(|end| line.find(end)).min().unwrap_or(line.len());
+        line[..end].trim_end().to_owned()
+    });
+    commands.collect()
+}
+
+/// Whether a command ends in the middle of a quotation, or of a command within it.
+fn is_cut(command: &str) -> bool {
+    let is_open = |quote: &char| command.matches(*quote).count() % 2 == 1;
+    let inner = command.matches("$(").count();
+    ['\'', '"'].iter().any(is_open) || inner > command.matches(')').count()
+}
+
+#[test]
+fn each_command_in_a_block_of_any_page_is_one_that_the_program_understands() {
+    let fixture = Fixture::new();
+    let program = Path::new(env!("CARGO_BIN_EXE_nono"));
+    let path = format!("{}:/usr/bin:/bin", program.parent().unwrap().display());
+    let (mut checked, mut wrong) = (0, Vec::new());
+    for page in pages() {
+        for command in commands(&read(&page)) {
+            // Whatever stands before `--help` is read, and nothing is done.
+            let asked = match command.split_once(" -- ") {
+                Some((own, others)) => format!("{own} --help -- {others}"),
+                // The rest of the line is another command, which would get the option.
+                None if ["nono run ", "nono try "].iter().any(|word| command.starts_with(word)) => {
+                    continue;
+                }
+                None if is_cut(&command) => continue,
+                None => format!("{command} --help"),
+            };
+            let mut shell = Command::new("bash");
+            shell.args(["-c", &asked]).current_dir(fixture.project()).env_clear();
+            shell.env("PATH", &path).env("HOME", fixture.path("home"));
+            let done = finished(shell.output().unwrap());
+            if done.code != 0 || !done.stdout.contains("Usage: nono") {
+                wrong.push(format!("{page}: {command}: {}{}", done.stdout, done.stderr));
+            }
+            checked += 1;
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(checked > 70, "{checked}");
 }
 
 #[test]
