@@ -197,7 +197,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::{ArchivePlan, Encryption, FullReason, Parent};
+    use crate::{ArchiveId, ArchivePlan, Encryption, FullReason, Parent};
     use nono_engine::snapshot::{Budget, SnapshotManager};
     use nono_engine::walk::ExclusionConfig;
 
@@ -273,11 +273,13 @@ mod tests {
         fs::write(work.join("b"), "bb").unwrap();
         fs::remove_file(work.join("d/a")).unwrap();
         manager.create_incremental().unwrap();
-        let parent = Parent { number: 0, base: 0, depth: 0 };
-        let full = Err(FullReason::NoParent);
+        let first = ArchiveId::new(&session.id(), 0).unwrap();
+        let parent = Parent { id: first.clone(), base: first, depth: 0 };
+        let full = || Err(FullReason::NoParent);
         for (number, parent, name) in
-            [(0, full, "full"), (1, full, "two"), (1, Ok(parent), "delta")]
+            [(0, full(), "full"), (1, full(), "two"), (1, Ok(parent), "delta")]
         {
+            let is_full = parent.is_err();
             let plan = ArchivePlan::new(&session, number, parent, &NoProgress).unwrap();
             let mut bytes = Vec::new();
             plan.write(&Encryption::None, &mut bytes, &NoProgress).unwrap();
@@ -290,7 +292,7 @@ mod tests {
             opened.verify(&mut KnownStates::default(), &NoProgress).unwrap();
             let root = temp.path().join(name);
             let received = receive(&again, &root, &session.id());
-            assert_eq!(received.is_ok(), parent.is_err(), "{received:?}");
+            assert_eq!(received.is_ok(), is_full, "{received:?}");
             archive(&case);
             if let Some(seeds) = std::env::var_os("NONO_FUZZ_SEEDS") {
                 fs::write(Path::new(&seeds).join(name), case).unwrap();

@@ -40,7 +40,7 @@ pub use delta::DeltaStats;
 pub use encryption::{Encryption, EncryptionError, Identities, is_private_key};
 pub use error::ArchiveError;
 pub use mark::snapshot_in;
-pub use name::{ArchiveId, ArchiveKind, ArchiveName, ChainError, NameError, chain_of};
+pub use name::{ArchiveId, ArchiveKind, ArchiveName, NameError};
 pub use read::{ArchiveHead, ArchiveReader, ArchiveSummary, KnownStates};
 pub use receive::{ReadOutcome, ReceiveReport, Receiver, Role};
 pub use rules::{FULL_SNAPSHOT_THRESHOLD, FullReason, MAX_CHAIN_DEPTH};

@@ -1,22 +1,23 @@
 //! Names of archives: `SESSION/NUMBER-full.tar.zst.age`, `SESSION/NUMBER-delta-PARENT.tar.zst.age`,
-//! and the same without `.age` where nothing is encrypted.
+//! `SESSION/NUMBER-delta-PARENT-of-SESSION.tar.zst.age` where the parent is a snapshot of another
+//! session, and the same without `.age` where nothing is encrypted.
 //!
-//! A name tells whatever a push or a cleanup has to know. Names come from remotes: each is checked,
-//! and a chain of names is followed with a limit.
+//! A name tells whatever a push or a cleanup has to know. Names come from remotes: each is checked.
 
-use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::rules::MAX_CHAIN_DEPTH;
 use nono_engine::layout;
 
 /// Longest id of a session in a name, in bytes.
 const MAX_SESSION_BYTES: usize = 200;
 const PLAIN: &str = ".tar.zst";
 const AGE: &str = ".age";
+/// Stands between the number of a parent and its session, where that is another one.
+const OF: &str = "-of-";
 
 /// A snapshot of any machine: `SESSION/NUMBER`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,6 +44,12 @@ impl ArchiveId {
             return Err(NameError { name: format!("{session}/{number}") });
         }
         Ok(Self { session: session.to_owned(), number })
+    }
+
+    /// The ids of all snapshots that a session can have.
+    pub(crate) fn all_of(session: &str) -> RangeInclusive<Self> {
+        let id = |number| Self { session: session.to_owned(), number };
+        id(0)..=id(u64::MAX)
     }
 
     /// The id of the session.
@@ -85,15 +92,25 @@ impl<'de> Deserialize<'de> for ArchiveId {
 }
 
 /// Whether an archive stands alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ArchiveKind {
     /// It holds everything.
     Full,
-    /// It holds the difference to an earlier snapshot of its session.
+    /// It holds the difference to another snapshot.
     Delta {
-        /// The number of that snapshot; always a lower one.
-        parent: u64,
+        /// The other snapshot: an earlier one of its session, or one of another session.
+        parent: ArchiveId,
     },
+}
+
+impl ArchiveKind {
+    /// The snapshot to which a delta is the difference.
+    pub fn parent(&self) -> Option<&ArchiveId> {
+        match self {
+            Self::Full => None,
+            Self::Delta { parent } => Some(parent),
+        }
+    }
 }
 
 /// The name of an archive, with `/` between the session and the rest.
@@ -111,9 +128,14 @@ impl ArchiveName {
     /// The part behind the `/`: `3-delta-2.tar.zst.age`.
     pub fn file_name(&self) -> String {
         let number = self.id.number;
-        let kind = match self.kind {
+        let kind = match &self.kind {
             ArchiveKind::Full => "full".to_owned(),
-            ArchiveKind::Delta { parent } => format!("delta-{parent}"),
+            ArchiveKind::Delta { parent } if parent.session == self.id.session => {
+                format!("delta-{}", parent.number)
+            }
+            ArchiveKind::Delta { parent } => {
+                format!("delta-{}{OF}{}", parent.number, parent.session)
+            }
         };
         let end = if self.is_encrypted { AGE } else { "" };
         format!("{number}-{kind}{PLAIN}{end}")
@@ -137,17 +159,29 @@ impl FromStr for ArchiveName {
                 None => (file, false),
             };
             let (number, kind) = file.strip_suffix(PLAIN)?.split_once('-')?;
-            let number = plain_number(number)?;
+            let id = ArchiveId::new(session, plain_number(number)?).ok()?;
             let kind = match kind.strip_prefix("delta-") {
                 None if kind == "full" => ArchiveKind::Full,
                 None => return None,
-                Some(parent) => {
-                    ArchiveKind::Delta { parent: plain_number(parent).filter(|it| *it < number)? }
-                }
+                Some(parent) => ArchiveKind::Delta { parent: parent_of(&id, parent)? },
             };
-            Some(Self { id: ArchiveId::new(session, number).ok()?, kind, is_encrypted })
+            Some(Self { id, kind, is_encrypted })
         };
         parse().ok_or_else(|| NameError::of(text))
+    }
+}
+
+/// The snapshot on which the archive of `id` depends, by the end of its name.
+fn parent_of(id: &ArchiveId, text: &str) -> Option<ArchiveId> {
+    match text.split_once(OF) {
+        None => {
+            let number = plain_number(text).filter(|number| *number < id.number)?;
+            Some(ArchiveId { session: id.session.clone(), number })
+        }
+        Some((number, session)) if session != id.session => {
+            ArchiveId::new(session, plain_number(number)?).ok()
+        }
+        Some(_) => None,
     }
 }
 
@@ -171,67 +205,6 @@ impl NameError {
     }
 }
 
-/// Why a snapshot cannot be had from the archives that there are.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ChainError {
-    /// There is no archive of it.
-    #[error("there is no archive of {id}")]
-    Missing {
-        /// The snapshot.
-        id: ArchiveId,
-    },
-    /// An archive on which it depends is not there.
-    #[error("{wanted} cannot be had: it needs the archive of {missing}, which is not there")]
-    MissingParent {
-        /// The snapshot that was asked for.
-        wanted: ArchiveId,
-        /// The snapshot whose archive is missing.
-        missing: ArchiveId,
-    },
-    /// The chain is deeper than any that nono makes.
-    #[error("{wanted} cannot be had: its chain has more than {MAX_CHAIN_DEPTH} deltas")]
-    TooDeep {
-        /// The snapshot that was asked for.
-        wanted: ArchiveId,
-    },
-}
-
-/// The archives from which the snapshot `wanted` is made, the newest (its own) first. Of several
-/// archives of one snapshot a full one is taken, else the delta with the latest parent.
-///
-/// # Errors
-/// [`ChainError`].
-pub fn chain_of<'a>(
-    names: impl IntoIterator<Item = &'a ArchiveName>,
-    wanted: &ArchiveId,
-) -> Result<Vec<&'a ArchiveName>, ChainError> {
-    let mut best: BTreeMap<u64, &ArchiveName> = BTreeMap::new();
-    for name in names.into_iter().filter(|name| name.id.session == wanted.session) {
-        let rank = |name: &ArchiveName| match name.kind {
-            ArchiveKind::Full => u64::MAX,
-            ArchiveKind::Delta { parent } => parent,
-        };
-        let known = best.entry(name.id.number).or_insert(name);
-        if rank(name) > rank(known) {
-            *known = name;
-        }
-    }
-    let first = best.get(&wanted.number).copied();
-    let mut chain = vec![first.ok_or_else(|| ChainError::Missing { id: wanted.clone() })?];
-    while let ArchiveKind::Delta { parent } = chain[chain.len() - 1].kind {
-        if chain.len() > MAX_CHAIN_DEPTH as usize {
-            return Err(ChainError::TooDeep { wanted: wanted.clone() });
-        }
-        let Some(next) = best.get(&parent) else {
-            let missing = ArchiveId { session: wanted.session.clone(), number: parent };
-            return Err(ChainError::MissingParent { wanted: wanted.clone(), missing });
-        };
-        chain.push(next);
-    }
-    Ok(chain)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -246,6 +219,9 @@ mod tests {
             "20260214-143022-12345/0-full.tar.zst.age",
             "20260214-143022-12345/12-delta-3.tar.zst",
             "my.session_1/1-delta-0.tar.zst.age",
+            "20260215-090000-7/0-delta-3-of-20260214-143022-12345.tar.zst.age",
+            "a/0-delta-3-of-b.tar.zst.tar.zst",
+            "a/0-delta-3-of-b-of-c.age.tar.zst",
         ] {
             assert_eq!(name(text).to_string(), text);
         }
@@ -269,6 +245,12 @@ mod tests {
             "s/1-delta-1.tar.zst",
             "s/1-delta-2.tar.zst",
             "s/1-delta-.tar.zst",
+            "s/1-delta-0-of-s.tar.zst",
+            "s/1-delta-0-of-.tar.zst",
+            "s/1-delta-0-of-..tar.zst",
+            "s/1-delta-00-of-t.tar.zst",
+            "s/1-delta--of-t.tar.zst",
+            "s/1-delta-0-of-t/u.tar.zst",
             "s/1-full.tar",
             "s\n/1-full.tar.zst",
             ".s/1-full.tar.zst",
@@ -280,37 +262,5 @@ mod tests {
         ] {
             assert!(text.parse::<ArchiveName>().is_err(), "{text:?}");
         }
-    }
-
-    #[test]
-    fn a_chain_ends_at_a_full_archive_or_says_what_is_missing() {
-        let names = [
-            "s/0-full.tar.zst",
-            "s/1-delta-0.tar.zst",
-            "s/2-delta-1.tar.zst",
-            "s/4-delta-3.tar.zst",
-            "t/3-full.tar.zst",
-        ]
-        .map(name);
-        let wanted: ArchiveId = "s/2".parse().unwrap();
-        let numbers =
-            |chain: Vec<&ArchiveName>| chain.iter().map(|n| n.id.number()).collect::<Vec<_>>();
-        assert_eq!(numbers(chain_of(&names, &wanted).unwrap()), [2, 1, 0]);
-        let wanted: ArchiveId = "s/4".parse().unwrap();
-        let missing = "s/3".parse().unwrap();
-        assert_eq!(chain_of(&names, &wanted), Err(ChainError::MissingParent { wanted, missing }));
-        let id: ArchiveId = "s/9".parse().unwrap();
-        assert_eq!(chain_of(&names, &id), Err(ChainError::Missing { id }));
-    }
-
-    #[test]
-    fn a_chain_of_more_than_ten_deltas_is_refused() {
-        let all: Vec<_> = (1..=11)
-            .map(|n| name(&format!("s/{n}-delta-{}.tar.zst", n - 1)))
-            .chain([name("s/0-full.tar.zst")])
-            .collect();
-        assert_eq!(chain_of(&all, &"s/10".parse().unwrap()).unwrap().len(), 11);
-        let wanted: ArchiveId = "s/11".parse().unwrap();
-        assert_eq!(chain_of(&all, &wanted), Err(ChainError::TooDeep { wanted }));
     }
 }

@@ -22,13 +22,16 @@ pub(super) fn remotes_with(
     let mut found = Vec::new();
     for remote in config::remotes(&surroundings()?)? {
         let name = remote.name;
-        let listed = Target::find(Some(&name))
-            .and_then(|target| target.open(false))
-            .and_then(|place| Ok(Inventory::of(place.list(session, progress)?)));
+        let listed =
+            Target::find(Some(&name)).and_then(|target| target.open(false)).and_then(|place| {
+                let sessions = BTreeSet::from([session.to_owned()]);
+                Ok(Inventory::of_sessions(&place, &sessions, progress)?)
+            });
         let has = match &listed {
-            Ok(inventory) => inventory.sessions.get(session).is_some_and(|held| {
-                held.available().iter().any(|(number, _)| snapshots.contains(number))
-            }),
+            Ok(inventory) => {
+                let available = inventory.archives.available(session).unwrap_or_default();
+                available.iter().any(|(number, _)| snapshots.contains(number))
+            }
             Err(error) => {
                 tracing::debug!("remote {name}: {error}");
                 false

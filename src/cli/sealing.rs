@@ -1,6 +1,7 @@
 //! Arguments about remotes that several commands share: which remote, how archives are encrypted,
 //! and what they are decrypted with.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -8,8 +9,8 @@ use clap::Args;
 use super::args::surroundings;
 use super::error::CliError;
 use crate::config::{self, NamedRemote, RemoteEncryption, is_remote_name};
-use nono_archive::remote::{Address, Inventory, Place, SessionArchives};
-use nono_archive::{Encryption, Identities, is_private_key};
+use nono_archive::remote::{Address, Inventory, Place};
+use nono_archive::{ArchiveName, Encryption, Identities, is_private_key};
 use nono_engine::path_text::Shown;
 use nono_engine::progress::Progress;
 use nono_engine::sys;
@@ -134,30 +135,62 @@ impl Target {
         Ok(Self { name: remote.name, address, encryption: Some(remote.encryption) })
     }
 
-    /// All archives there. Where the remote's are encrypted, others are set apart.
+    /// The archives of sessions there, and of those that their chains go through; of none, all
+    /// archives. Where the remote's are encrypted, others are set apart.
     pub(super) fn inventory(
         &self,
         place: &Place,
+        sessions: &[String],
         progress: &dyn Progress,
     ) -> Result<Inventory, CliError> {
-        let mut inventory = Inventory::of(place.list("", progress)?);
-        inventory.linked = place.linked()?;
+        self.listed(
+            place,
+            sessions,
+            |own| Ok(Inventory::of_sessions(place, own, progress)?),
+            progress,
+        )
+    }
+
+    /// As [`inventory`](Self::inventory), with the archives that depend on those of the sessions.
+    pub(super) fn inventory_around(
+        &self,
+        place: &Place,
+        sessions: &[String],
+        progress: &dyn Progress,
+    ) -> Result<Inventory, CliError> {
+        let around = |own: &_| Ok(Inventory::around_sessions(place, own, progress)?);
+        self.listed(place, sessions, around, progress)
+    }
+
+    /// Lists sessions with `list`, or everything, and sets apart what is none of the remote's.
+    fn listed(
+        &self,
+        place: &Place,
+        sessions: &[String],
+        list: impl FnOnce(&BTreeSet<String>) -> Result<Inventory, CliError>,
+        progress: &dyn Progress,
+    ) -> Result<Inventory, CliError> {
+        let linked = place.linked()?;
+        let mut inventory = match sessions {
+            [] => Inventory::of(place.list("", progress)?),
+            some => list(&some.iter().filter(|id| !linked.contains(id)).cloned().collect())?,
+        };
+        inventory.linked = linked;
         Ok(match &self.encryption {
             None | Some(RemoteEncryption::Plaintext) => inventory,
             Some(_) => inventory.encrypted_only(),
         })
     }
 
-    /// Refuses to read sessions whose archives are all encrypted, where no key is given.
+    /// Refuses to read sessions, where no key is given and all archives of one are encrypted.
     pub(super) fn needs_key<'a>(
         &self,
-        mut held: impl Iterator<Item = &'a SessionArchives>,
+        names: impl Iterator<Item = &'a ArchiveName>,
         keys: &Identities,
     ) -> Result<(), CliError> {
-        let is_sealed = |held: &SessionArchives| {
-            held.all().next().is_some() && held.all().all(|(name, _)| name.is_encrypted)
-        };
-        if !keys.is_empty() || !held.by_ref().any(is_sealed) {
+        let names: Vec<_> = names.collect();
+        let mut sessions = names.chunk_by(|a, b| a.id.session() == b.id.session());
+        if !keys.is_empty() || !sessions.any(|names| names.iter().all(|name| name.is_encrypted)) {
             return Ok(());
         }
         let words = match &self.encryption {

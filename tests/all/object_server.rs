@@ -28,8 +28,29 @@ impl ObjectServer {
             not_run("moto is missing (scripts/test installs it)");
             return None;
         };
-        let mut process = Command::new(program)
-            .args(["-H", "127.0.0.1", "-p", "0"])
+        let server = Self::of(Command::new(program).args(["-H", "127.0.0.1", "-p", "0"]));
+        let answer = server.request("PUT /bucket HTTP/1.1");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        server.next_request();
+        Some(server)
+    }
+
+    /// Starts one whose bucket holds so many archives. `None`, and said so, where moto is missing.
+    pub fn start_full(archives: usize) -> Option<Self> {
+        let python = program().and_then(|program| {
+            let python = program.parent()?.join("python");
+            python.exists().then_some(python)
+        });
+        let Some(python) = python else {
+            not_run("moto is missing (scripts/test installs it)");
+            return None;
+        };
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/remotes/full_bucket.py");
+        Some(Self::of(Command::new(python).arg(script).arg(archives.to_string())))
+    }
+
+    fn of(command: &mut Command) -> Self {
+        let mut process = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -52,11 +73,7 @@ impl ObjectServer {
                 }
             })
             .unwrap();
-        let server = Self { process, address: address.unwrap(), requests };
-        let answer = server.request("PUT /bucket HTTP/1.1");
-        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-        server.next_request();
-        Some(server)
+        Self { process, address: address.unwrap(), requests }
     }
 
     fn request(&self, line: &str) -> String {

@@ -56,7 +56,7 @@ fn validate(
     declared: &Declared,
     entries: &Entries,
 ) -> Result<(), &'static str> {
-    let DeltaManifest { parent_id, base_id, chain_depth, stats, .. } = read;
+    let DeltaManifest { parent_id, chain_depth, stats, .. } = read;
     if declared.lines.count != declared.count || stats.total_files != declared.count {
         return Err("it declares another number of files than it lists");
     }
@@ -69,9 +69,6 @@ fn validate(
             return Err("a full archive that adds not all files");
         }
         Some(_) if *chain_depth == 0 => return Err("a delta without a chain"),
-        Some(parent) if parent.session() != base_id.session() => {
-            return Err("its parent and its base are of two sessions");
-        }
         _ if *chain_depth > MAX_CHAIN_DEPTH => return Err("a chain of too many deltas"),
         _ => {}
     }

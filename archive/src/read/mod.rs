@@ -62,7 +62,7 @@ impl ArchiveHead {
     pub fn name(&self) -> ArchiveName {
         let kind = match &self.parent {
             None => ArchiveKind::Full,
-            Some(parent) => ArchiveKind::Delta { parent: parent.number() },
+            Some(parent) => ArchiveKind::Delta { parent: parent.clone() },
         };
         ArchiveName { id: self.id.clone(), kind, is_encrypted: self.is_encrypted }
     }
@@ -179,12 +179,14 @@ impl<R: Read> ArchiveReader<R> {
         let mut expected = Queue::default();
         let (delta, entries) = delta_manifest(&mut members, &mut expected)?;
         let id = ArchiveId::new(&session.session_id, manifest.number)?;
-        let belongs = |other: &ArchiveId| other.session() == id.session();
+        // Another session has its own numbers.
+        let is_later =
+            |other: &ArchiveId, most: u64| other.session() == id.session() && other.number() > most;
+        let own = id.number();
         let base_is_own = delta.base_id == id;
-        if !belongs(&delta.base_id)
-            || delta.parent_id.as_ref().is_some_and(|it| !belongs(it) || it.number() >= id.number())
-            || delta.parent_id.is_none() != base_is_own
-            || delta.base_id.number() > id.number()
+        if delta.parent_id.is_none() != base_is_own
+            || delta.parent_id.as_ref().is_some_and(|it| *it == id || is_later(it, own))
+            || is_later(&delta.base_id, own)
         {
             return Err(ArchiveError::NoChain {
                 reason: format!("the parent or the base of {id} cannot be one"),

@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::path::Path;
 
-use super::{ArchiveReader, ArchiveSummary, Part};
+use super::{ArchiveHead, ArchiveReader, ArchiveSummary, Part};
 use crate::delta::EntrySum;
 use crate::graph::{Kind, named_by};
 use crate::name::ArchiveId;
@@ -147,7 +147,7 @@ fn verify_meta<R: Read>(
     manifest: &SnapshotManifest,
     progress: &dyn Progress,
 ) -> Result<(HashSet<ContentHash>, Option<Part>), ArchiveError> {
-    let mut chain = ManifestChain::new(&reader.head.parent, parent);
+    let mut chain = ManifestChain::new(&reader.head, parent);
     let mut trees = Trees::new(shelf);
     if let Parent::Known(state) = parent {
         trees.know(state.merkle_root, progress)?;
@@ -293,8 +293,10 @@ struct ManifestChain {
 }
 
 impl ManifestChain {
-    fn new(parent_id: &Option<ArchiveId>, parent: Parent) -> Self {
-        let next = parent_id.as_ref().map_or(0, |parent| parent.number() + 1);
+    fn new(head: &ArchiveHead, parent: Parent) -> Self {
+        let own_parent = head.parent.as_ref().filter(|it| it.session() == head.id.session());
+        let Some(own_parent) = own_parent else { return Self { next: 0, before: Some(None) } };
+        let next = own_parent.number() + 1;
         let before = match parent {
             Parent::None => Some(None),
             Parent::Known(state) => Some(Some(state.manifest_hash)),

@@ -76,7 +76,8 @@ pub struct ReceiveReport {
 }
 
 /// Makes snapshots of one session. Archives are read one after the other, each target before its
-/// parents, the highest number first. Nothing appears before [`finish`](Self::finish); a receiver
+/// parents, the highest number first. Parents of other sessions come last, in any order, and only
+/// for their trees and files. Nothing appears before [`finish`](Self::finish); a receiver
 /// that is dropped leaves nothing that a cleanup does not remove.
 pub struct Receiver<'a> {
     progress: &'a dyn Progress,
@@ -97,6 +98,8 @@ pub struct Receiver<'a> {
     /// Facts of the session, of the archive that knows most.
     facts: Option<SessionMetadata>,
     last_read: Option<ArchiveHead>,
+    /// The lowest number of an archive of the session that was read.
+    lowest: Option<u64>,
     objects_written: u64,
     bytes_written: u64,
 }
@@ -142,6 +145,7 @@ impl<'a> Receiver<'a> {
             manifests: Manifests::default(),
             facts: None,
             last_read: None,
+            lowest: None,
             objects_written: 0,
             bytes_written: 0,
         })
@@ -150,6 +154,14 @@ impl<'a> Receiver<'a> {
     /// The numbers of the session's snapshots that are here already, so that they need not be had.
     pub fn already_here(&self) -> &[u64] {
         &self.held
+    }
+
+    /// Whether nothing is missing any more.
+    ///
+    /// # Errors
+    /// When a temporary file cannot be read.
+    pub fn is_whole(&self) -> Result<bool, ArchiveError> {
+        Ok(self.lacking()?.is_none())
     }
 
     /// Reads one archive, and of it only what is still needed.
@@ -164,8 +176,26 @@ impl<'a> Receiver<'a> {
     ) -> Result<ReadOutcome, ArchiveError> {
         let mut reader = ArchiveReader::open(source, identities)?;
         let head = reader.head().clone();
-        self.check_place(&head)?;
+        self.check_place(&head, role)?;
+        if head.id.session() == self.session {
+            self.take_own(&mut reader, &head, role)?;
+        }
+        self.read_parts(&mut reader)?;
+        self.last_read = Some(head.clone());
+        let is_whole = self.is_whole()?;
+        let needs = head.parent.clone().filter(|_| !is_whole);
+        Ok(ReadOutcome { head, needs })
+    }
+
+    /// Takes the manifest of an archive of the session, and what it says of the session.
+    fn take_own<R: Read>(
+        &mut self,
+        reader: &mut ArchiveReader<R>,
+        head: &ArchiveHead,
+        role: Role,
+    ) -> Result<(), ArchiveError> {
         let number = head.id.number();
+        self.lowest = Some(number);
         let bytes = std::mem::take(&mut reader.snapshot);
         let manifest = self.add_manifest(number, &bytes, number)?;
         if self.facts.as_ref().is_none_or(|it| it.snapshot_count < reader.session.snapshot_count) {
@@ -176,27 +206,28 @@ impl<'a> Receiver<'a> {
             self.needs.need(&self.store, head.merkle_root)?;
             self.targets.push(head.clone());
         }
-        self.need_ignore_files(&manifest)?;
-        self.read_parts(&mut reader)?;
-        self.last_read = Some(head.clone());
-        let is_whole = self.lacking()?.is_none();
-        let needs = head.parent.clone().filter(|_| !is_whole);
-        Ok(ReadOutcome { head, needs })
+        self.need_ignore_files(&manifest)
     }
 
-    /// Whether an archive is one of this session, and older than the one before. Its base may be
-    /// another one: a remote may have got a full archive in place of a delta. The Merkle root of
-    /// the target decides about the contents.
-    fn check_place(&self, head: &ArchiveHead) -> Result<(), ArchiveError> {
+    /// Whether an archive may be read now. One of this session is older than the one before, and a
+    /// target is of this session. Its base may be another one: a remote may have got a full archive
+    /// in place of a delta. The Merkle root of the target decides about the contents.
+    fn check_place(&self, head: &ArchiveHead, role: Role) -> Result<(), ArchiveError> {
         let no = |reason: String| Err(ArchiveError::NoChain { reason });
         if head.id.session() != self.session {
-            return no(format!("{} is no snapshot of session {}", head.id, self.session));
+            return match role {
+                Role::Source => Ok(()),
+                Role::Target => {
+                    no(format!("{} is no snapshot of session {}", head.id, self.session))
+                }
+            };
         }
-        let Some(before) = &self.last_read else { return Ok(()) };
-        if head.id.number() >= before.id.number() {
-            return no(format!("{} does not stand before {}", head.id, before.id));
+        match self.lowest {
+            Some(lowest) if head.id.number() >= lowest => {
+                no(format!("{} does not stand before {}/{lowest}", head.id, self.session))
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Takes a manifest that came in the archive of snapshot `from`.
@@ -277,9 +308,11 @@ impl<'a> Receiver<'a> {
             if *number >= reader.head().id.number() {
                 return Err(ArchiveError::corrupt("a manifest out of order"));
             }
-            let from = reader.head().id.number();
-            let manifest = self.add_manifest(*number, bytes, from)?;
-            self.need_ignore_files(&manifest)?;
+            if reader.head().id.session() == self.session {
+                let from = reader.head().id.number();
+                let manifest = self.add_manifest(*number, bytes, from)?;
+                self.need_ignore_files(&manifest)?;
+            }
             next = reader.next_part()?;
         }
         let packer = Packer::new(&self.store, &self.lock);

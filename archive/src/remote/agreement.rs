@@ -4,11 +4,11 @@
 //! snapshot that is both here and there decides, because a manifest names the one before it. A push
 //! also compares what appears there while it goes on.
 
+use super::archives::Archives;
 use super::error::RemoteError;
-use super::inventory::SessionArchives;
 use super::place::Place;
 use super::watched::Failure;
-use crate::{ArchiveError, Identities, snapshot_in};
+use crate::{ArchiveError, ArchiveId, ArchiveName, Identities, snapshot_in};
 use nono_engine::object::ContentHash;
 use nono_engine::progress::Progress;
 
@@ -25,58 +25,62 @@ pub(super) enum Agreement {
     Unusable { archive: String, reason: String },
 }
 
-/// The newest snapshot that has an archive and a manifest here.
-pub(super) fn newest_common(held: &SessionArchives, here: &[ContentHash]) -> Option<u64> {
-    let is_here = |number: &u64| usize::try_from(*number).is_ok_and(|it| it < here.len());
-    held.numbers().into_iter().rev().find(is_here)
+/// The newest snapshot of a session that has an archive and a manifest here.
+pub(super) fn newest_common(
+    held: &Archives,
+    session: &str,
+    here: &[ContentHash],
+) -> Option<ArchiveId> {
+    let is_here = |id: &&ArchiveId| usize::try_from(id.number()).is_ok_and(|it| it < here.len());
+    let ids = held.of_session(session).map(|(name, _)| &name.id);
+    ids.rev().find(is_here).cloned()
 }
 
-/// Compares the newest snapshot that has an archive and a manifest here. `here` are the hashes of
-/// the manifests, by number. Of several archives of one snapshot, one that is the same is enough:
-/// a reader finds out which one it can use.
+/// Compares the newest snapshot of a session that has an archive and a manifest here. `here` are
+/// the hashes of the manifests, by number. One archive of several of a
+/// snapshot is enough, if it is the same: a reader finds out which one it can use.
 pub(super) fn compare(
     place: &Place,
-    held: &SessionArchives,
+    held: &Archives,
+    session: &str,
     here: &[ContentHash],
     identities: &Identities,
     progress: &dyn Progress,
 ) -> Result<Agreement, RemoteError> {
-    let Some(number) = newest_common(held, here) else { return Ok(Agreement::Same) };
-    let found = compare_each(place, held, number, here, identities, progress)?;
+    let Some(id) = newest_common(held, session, here) else { return Ok(Agreement::Same) };
+    let found = compare_each(place, held.of_snapshot(&id), here, identities, progress)?;
     Ok(match found.contains(&Agreement::Same) {
         true => Agreement::Same,
         false => found.into_iter().next().unwrap_or(Agreement::Same),
     })
 }
 
-/// Compares every archive of a snapshot; `None` if there is none. One that is another one decides:
-/// whoever stores more would make a mixture of two histories.
-pub(super) fn compare_all(
+/// Compares every one of these archives of a snapshot; `None` if there is none. One that is another
+/// one decides: whoever stores more would make a mixture of two histories.
+pub(super) fn compare_all<'n>(
     place: &Place,
-    held: &SessionArchives,
-    number: u64,
+    names: impl Iterator<Item = &'n ArchiveName>,
     here: &[ContentHash],
     identities: &Identities,
     progress: &dyn Progress,
 ) -> Result<Option<Agreement>, RemoteError> {
-    let found = compare_each(place, held, number, here, identities, progress)?;
-    let clear = [Agreement::Other(number), Agreement::Same];
-    let clear = clear.into_iter().find(|it| found.contains(it));
-    Ok(clear.or_else(|| found.into_iter().next()))
+    let found = compare_each(place, names, here, identities, progress)?;
+    let other = found.iter().find(|it| matches!(it, Agreement::Other(_)));
+    let same = || found.iter().find(|it| **it == Agreement::Same);
+    Ok(other.or_else(same).or_else(|| found.first()).cloned())
 }
 
-/// The agreement of each archive of a snapshot. One that is gone meanwhile has none.
-fn compare_each(
+/// The agreement of each archive. One that is gone meanwhile has none.
+fn compare_each<'n>(
     place: &Place,
-    held: &SessionArchives,
-    number: u64,
+    names: impl Iterator<Item = &'n ArchiveName>,
     here: &[ContentHash],
     identities: &Identities,
     progress: &dyn Progress,
 ) -> Result<Vec<Agreement>, RemoteError> {
     let mut found = Vec::new();
-    for (name, _) in held.all().filter(|(name, _)| name.id.number() == number) {
-        let key = name.to_string();
+    for name in names {
+        let (key, number) = (name.to_string(), name.id.number());
         let failure = Failure::default();
         let source = match place.open_object(&key, progress) {
             // A cleanup was faster.

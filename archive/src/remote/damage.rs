@@ -17,9 +17,10 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::agreement::{Agreement, compare, compare_all};
+use super::archives::Archives;
 use super::check::{CheckReport, RemoteProblemKind, check};
 use super::error::RemoteError;
-use super::inventory::{Inventory, SessionArchives};
+use super::inventory::Inventory;
 use super::place::Place;
 use crate::{ArchiveError, ArchiveName, Identities};
 use nono_engine::layout;
@@ -61,9 +62,8 @@ pub fn replaceable(
     progress: &dyn Progress,
 ) -> Result<DamageReport, RemoteError> {
     let mut report = DamageReport::default();
-    let none = SessionArchives::none(session.to_owned());
-    let held = inventory.sessions.get(session).unwrap_or(&none);
-    let damaged = damaged(held, &inventory.cut_off_of(session), checked);
+    let held = &inventory.archives.with_parents(session);
+    let damaged = damaged(held, session, &inventory.cut_off_of(session), checked);
     if damaged.is_empty() {
         return Ok(report);
     }
@@ -102,12 +102,12 @@ pub fn remove_damaged(
     progress: &dyn Progress,
     each: &mut dyn FnMut(&ArchiveName),
 ) -> Result<(), RemoteError> {
-    let mut inventory = Inventory::of(place.list(session, progress)?);
-    let cut_off = inventory.cut_off_of(session);
-    let none = || SessionArchives::none(session.to_owned());
-    let held = inventory.sessions.remove(session).unwrap_or_else(none);
-    let checked = check(place, session, &held, identities, progress)?;
-    let damaged = damaged(&held, &cut_off, &checked);
+    let sessions = BTreeSet::from([session.to_owned()]);
+    let inventory = Inventory::of_sessions(place, &sessions, progress)?;
+    let held = &inventory.archives;
+    let checked = check(place, held, &sessions, identities, progress)?;
+    let checked = checked.get(session).cloned().unwrap_or_default();
+    let damaged = damaged(held, session, &inventory.cut_off_of(session), &checked);
     for name in going.iter().filter(|name| damaged.contains(name)) {
         place.remove(&name.to_string(), progress)?;
         each(name);
@@ -117,14 +117,15 @@ pub fn remove_damaged(
 
 /// The archives that a check found damaged, and those that are too short.
 fn damaged(
-    held: &SessionArchives,
+    held: &Archives,
+    session: &str,
     cut_off: &[ArchiveName],
     checked: &CheckReport,
 ) -> BTreeSet<ArchiveName> {
     let problems = checked.problems.iter();
     let problems = problems.filter(|it| it.kind == RemoteProblemKind::DamagedArchive);
     let names: BTreeSet<&str> = problems.filter_map(|it| it.archive.as_deref()).collect();
-    let read = held.all().map(|(name, _)| name);
+    let read = held.of_session(session).map(|(name, _)| name);
     let read = read.filter(|name| names.contains(name.to_string().as_str()));
     read.chain(cut_off).cloned().collect()
 }
@@ -141,7 +142,7 @@ enum Here {
 impl Here {
     fn look(
         place: &Place,
-        sound: &SessionArchives,
+        sound: &Archives,
         session: &str,
         root: &Path,
         identities: &Identities,
@@ -154,7 +155,9 @@ impl Here {
             Ok(chain) => chain.iter().map(|one| one.hash).collect::<Vec<_>>(),
             Err(error) => return Ok(Self::Nothing(error.to_string())),
         };
-        if let Agreement::Other(number) = compare(place, sound, &chain, identities, progress)? {
+        if let Agreement::Other(number) =
+            compare(place, sound, session, &chain, identities, progress)?
+        {
             let reason = format!("snapshot {number} there is of another history than the one here");
             return Ok(Self::Nothing(reason));
         }
@@ -169,7 +172,7 @@ impl Here {
     fn why_not(
         &self,
         place: &Place,
-        held: &SessionArchives,
+        held: &Archives,
         name: &ArchiveName,
         identities: &Identities,
         progress: &dyn Progress,
@@ -183,7 +186,7 @@ impl Here {
             return Ok(Some(format!("the store here does not hold snapshot {number} whole")));
         }
         // Its beginning may be whole, and tell of which history it is.
-        let found = compare_all(place, held, number, chain, identities, progress)?;
+        let found = compare_all(place, held.of_snapshot(&name.id), chain, identities, progress)?;
         Ok(match found {
             Some(Agreement::Other(_)) => {
                 Some("it is of another history than the one here".to_owned())

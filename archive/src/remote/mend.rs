@@ -38,10 +38,12 @@ pub fn prove(
     let ids: Vec<String> = unread.iter().map(|report| report.received.session_id.clone()).collect();
     let found = look(root, &ids, progress)?;
     for ((report, id), found) in unread.iter_mut().zip(&ids).zip(found) {
-        let Some(held) = inventory.sessions.get(id) else { continue };
+        if inventory.archives.of_session(id).next().is_none() {
+            continue;
+        }
         let pulling = Pulling {
             place,
-            held: held.clone(),
+            held: inventory.archives.with_parents(id),
             cut_off: inventory.cut_off_of(id),
             session: id,
             root,
@@ -73,7 +75,7 @@ fn mend(
             damaged.iter().any(needs) || verified.snapshots.iter().any(is_lost)
         };
         let numbers: BTreeSet<u64> =
-            pulling.held.numbers().into_iter().filter(is_damaged).collect();
+            pulling.held.numbers(pulling.session).into_iter().filter(is_damaged).collect();
         let problem = verified.problems.first().map(ToString::to_string);
         // An object that cannot be read now may be whole.
         let lost = damaged.iter().filter(|object| !object.is_unreadable);
@@ -81,7 +83,12 @@ fn mend(
         let mended = set_aside(root, lost, progress).and_then(|has_new_packs| {
             let came = match numbers.is_empty() {
                 true => 0,
-                false => pulling.fetch(numbers)?.received.objects_written,
+                false => {
+                    let fetched = pulling.fetch(numbers)?;
+                    report.archives_read += fetched.archives_read;
+                    report.bytes_read += fetched.bytes_read;
+                    fetched.received.objects_written
+                }
             };
             Ok((came, has_new_packs))
         });

@@ -14,29 +14,33 @@
 
 mod address;
 mod agreement;
+mod archives;
 mod check;
 mod damage;
 mod error;
 mod failures;
+mod healing;
 mod inventory;
 mod key;
 mod mend;
 mod place;
 mod pull;
 mod push;
+mod relatives;
 mod transfer;
 mod uploads;
 mod watched;
 
 pub use address::{Address, AddressError};
+pub use archives::{Archives, ChainError};
 pub use check::{CheckReport, RemoteProblem, RemoteProblemKind, check};
 pub use damage::{DamageReport, StayingArchive, remove_damaged, replaceable};
 pub use error::RemoteError;
 pub use failures::{
     PushFailure, forget_failure, note_begin, note_failure, push_failures, unpushed,
 };
-pub use inventory::{Inventory, SessionArchives};
+pub use inventory::Inventory;
 pub use mend::prove;
-pub use place::{Place, Source, Stored};
+pub use place::{Place, Source, Stored, fetch};
 pub use pull::{NotPulled, PullReport, pull};
 pub use push::{PushOutcome, PushRequest, PushedSnapshot, push, snapshots_to_push};

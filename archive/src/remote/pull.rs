@@ -1,8 +1,8 @@
 //! Fetching snapshots of a session from a remote.
 //!
-//! The archives are read from the highest number down, and of each only what is still missing. When
-//! one of them is damaged, the snapshots that need it are named, and the others are fetched without
-//! it.
+//! The archives are read from the highest number down, and of each only what is still missing. The
+//! archives of other sessions on which they depend come last. When one of them is damaged, the
+//! snapshots that need it are named, and the others are fetched without it.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,13 +10,14 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::agreement::{Agreement, compare};
+use super::archives::Archives;
 use super::error::RemoteError;
-use super::inventory::{Inventory, SessionArchives};
+use super::inventory::Inventory;
 use super::mend;
 use super::place::Place;
 use super::transfer::Arriving;
 use super::watched::Failure;
-use crate::{ArchiveError, ArchiveName, Identities, ReceiveReport, Receiver, Role};
+use crate::{ArchiveError, ArchiveId, ArchiveName, Identities, ReceiveReport, Receiver, Role};
 use nono_engine::progress::{Amount, Progress};
 use nono_engine::snapshot::SessionDir;
 use nono_engine::store::StoreError;
@@ -38,6 +39,8 @@ pub struct PullReport {
     pub received: ReceiveReport,
     /// Archives that were read.
     pub archives_read: u64,
+    /// Bytes of these archives that came.
+    pub bytes_read: u64,
     /// Snapshots that the remote cannot give back.
     pub not_pulled: Vec<NotPulled>,
     /// Objects that were missing or damaged here, and that the remote gave back.
@@ -65,10 +68,9 @@ pub fn pull(
     identities: &Identities,
     progress: &dyn Progress,
 ) -> Result<PullReport, RemoteError> {
-    let held = inventory.sessions.get(session).cloned();
-    let held = held.unwrap_or_else(|| SessionArchives::none(session.to_owned()));
+    let held = inventory.archives.with_parents(session);
     let cut_off = inventory.cut_off_of(session);
-    let mut all = held.numbers();
+    let mut all = held.numbers(session);
     all.extend(cut_off.iter().map(|name| name.id.number()));
     let mut pulling =
         Pulling { place, held, cut_off, session, root, identities, progress, takes_held: false };
@@ -78,7 +80,8 @@ pub fn pull(
 
 pub(super) struct Pulling<'a> {
     pub(super) place: &'a Place,
-    pub(super) held: SessionArchives,
+    /// Archives of the session and of those on which it depends.
+    pub(super) held: Archives,
     /// Archives that count as missing, to be named.
     pub(super) cut_off: Vec<ArchiveName>,
     pub(super) session: &'a str,
@@ -87,6 +90,13 @@ pub(super) struct Pulling<'a> {
     pub(super) progress: &'a dyn Progress,
     /// Whether snapshots that are here are fetched, too: what is missing of them.
     pub(super) takes_held: bool,
+}
+
+/// The outcome of reading archives.
+struct Attempt {
+    received: ReceiveReport,
+    archives_read: u64,
+    bytes_read: u64,
 }
 
 enum Failed {
@@ -125,12 +135,13 @@ impl Pulling<'_> {
                 });
             }
             match self.attempt(&open) {
-                Ok((received, archives_read)) => {
+                Ok(Attempt { received, archives_read, bytes_read }) => {
                     not_pulled.sort_by_key(|one| one.snapshot);
                     let is_verified = received.is_new_session && !received.uses_unread;
                     return Ok(PullReport {
                         received,
                         archives_read,
+                        bytes_read,
                         not_pulled,
                         mended: set_aside.len() as u64,
                         is_verified,
@@ -138,15 +149,18 @@ impl Pulling<'_> {
                     });
                 }
                 Err(Failed::Archive { name, error }) => {
-                    let number = name.id.number();
                     if self.has_other_than(&name) {
                         self.held.forget(&name);
                         continue;
                     }
                     let before = open.len();
-                    let reason = format!("the archive of snapshot {number}: {error}");
+                    let which = match name.id.session() == self.session {
+                        true => name.id.number().to_string(),
+                        false => name.id.to_string(),
+                    };
+                    let reason = format!("the archive of snapshot {which}: {error}");
                     open.retain(|target| {
-                        let needs = self.needs(*target, number);
+                        let needs = self.needs(*target, &name.id);
                         if needs {
                             let reason = reason.clone();
                             not_pulled.push(NotPulled { snapshot: *target, reason });
@@ -159,7 +173,7 @@ impl Pulling<'_> {
                 }
                 Err(Failed::History { name, number, error }) => {
                     // An archive beside another one may be of another history.
-                    let id = self.held.id(number).map_err(ArchiveError::from)?;
+                    let id = self.id(number)?;
                     let other = self.held.chain(&id).ok().and_then(|chain| chain.first().copied());
                     let other = other.cloned();
                     let mut both = std::iter::once(name).chain(other);
@@ -201,7 +215,7 @@ impl Pulling<'_> {
     ) -> Result<Vec<NotPulled>, RemoteError> {
         let mut not_pulled = Vec::new();
         for number in open.iter().copied() {
-            let id = self.held.id(number).map_err(ArchiveError::from)?;
+            let id = self.id(number)?;
             if let Err(error) = self.held.chain(&id) {
                 let mut cut_off = self.cut_off.iter();
                 let reason = match cut_off.find(|name| name.id.number() == number) {
@@ -221,7 +235,8 @@ impl Pulling<'_> {
         // The receiver says what is wrong with it.
         let Ok(chain) = here.chain() else { return Ok(()) };
         let hashes: Vec<_> = chain.iter().map(|one| one.hash).collect();
-        match compare(self.place, &self.held, &hashes, self.identities, self.progress)? {
+        let (place, held, session) = (self.place, &self.held, self.session);
+        match compare(place, held, session, &hashes, self.identities, self.progress)? {
             Agreement::Other(number) => Err(RemoteError::Diverged {
                 session: self.session.to_owned(),
                 number,
@@ -240,11 +255,16 @@ impl Pulling<'_> {
         held.chain(&name.id).is_ok()
     }
 
-    /// Whether the archive of `number` is in the chain of a target.
-    fn needs(&self, target: u64, number: u64) -> bool {
-        let Ok(id) = self.held.id(target) else { return false };
+    /// Whether the archive of `link` is in the chain of a target.
+    fn needs(&self, target: u64, link: &ArchiveId) -> bool {
+        let Ok(id) = self.id(target) else { return false };
         let chain = self.held.chain(&id).unwrap_or_default();
-        chain.iter().any(|name| name.id.number() == number)
+        chain.iter().any(|name| name.id == *link)
+    }
+
+    /// The id of a snapshot of the session.
+    fn id(&self, number: u64) -> Result<ArchiveId, ArchiveError> {
+        Ok(ArchiveId::new(self.session, number)?)
     }
 
     /// The advice for a session here that cannot be used.
@@ -262,10 +282,11 @@ impl Pulling<'_> {
     fn expected(&self, targets: &BTreeSet<u64>, here: &BTreeSet<u64>) -> Amount {
         let is_read = |name: &&&ArchiveName| {
             let number = name.id.number();
-            targets.contains(&number) || !here.contains(&number)
+            let is_own = name.id.session() == self.session;
+            !is_own || targets.contains(&number) || !here.contains(&number)
         };
         let chains = targets.iter().filter_map(|number| {
-            let id = self.held.id(*number).ok()?;
+            let id = self.id(*number).ok()?;
             self.held.chain(&id).ok()
         });
         let read: BTreeSet<&ArchiveName> = chains
@@ -275,8 +296,8 @@ impl Pulling<'_> {
         Amount { entries: read.len() as u64, bytes: sizes.map(|(_, size_bytes)| size_bytes).sum() }
     }
 
-    fn attempt(&self, open: &BTreeSet<u64>) -> Result<(ReceiveReport, u64), Failed> {
-        let arriving = Arriving(self.progress);
+    fn attempt(&self, open: &BTreeSet<u64>) -> Result<Attempt, Failed> {
+        let arriving = Arriving::new(self.progress);
         let receiver = Receiver::new(self.root, self.session, &arriving);
         let mut receiver = receiver.map_err(|error| self.unusable(error))?;
         let here: BTreeSet<u64> = receiver.already_here().iter().copied().collect();
@@ -285,50 +306,76 @@ impl Pulling<'_> {
             false => open.difference(&here).copied().collect(),
         };
         arriving.begin_archives(self.expected(&targets, &here));
-        let mut needed = None;
+        // Snapshots whose archives are needed besides: of the session, and of others.
+        let (mut sources, mut others) = (BTreeSet::new(), BTreeSet::new());
+        let mut seen = BTreeSet::new();
         let mut count = 0;
-        while let Some(number) = needed.max(targets.last().copied()) {
+        while let Some(number) = sources.last().max(targets.last()).copied() {
+            sources.remove(&number);
             let role = if targets.remove(&number) { Role::Target } else { Role::Source };
-            let id = self.held.id(number).map_err(ArchiveError::from)?;
-            let chain = self.held.chain(&id).map_err(|error| RemoteError::Unavailable {
-                snapshot: id.to_string(),
-                place: self.place.address().to_string(),
-                reason: error.to_string(),
-            })?;
-            let Some(name) = chain.first() else { break };
-            let key = name.to_string();
-            let failure = Failure::default();
-            let source = self.place.open_object(&key, self.progress)?;
-            let source = failure.watch(arriving.count(source));
-            let read = receiver.read(source, self.identities, role);
-            let read = read.and_then(|outcome| match outcome.head.name() == **name {
-                true => Ok(outcome),
-                false => Err(ArchiveError::NoChain {
-                    reason: format!("it says that it is {}", outcome.head.name()),
-                }),
-            });
-            count += 1;
-            arriving.archive_done();
-            match read {
-                Ok(outcome) => {
-                    let next = outcome.needs.map(|id| id.number());
-                    // Only ever downwards, whatever an archive says.
-                    needed = next.filter(|next| *next < number);
-                }
-                Err(_) if self.progress.is_cancelled() => {
-                    return Err(RemoteError::Cancelled.into());
-                }
-                Err(error) => {
-                    let broken = failure.error(&key, &self.place.address().to_string());
-                    return Err(
-                        broken.map_or_else(|| failed((*name).clone(), error), Failed::Whole)
-                    );
-                }
+            if role == Role::Source && receiver.is_whole()? {
+                continue;
             }
+            let next = self.read(&mut receiver, &arriving, &self.id(number)?, role)?;
+            count += 1;
+            match next {
+                // Only ever downwards, whatever an archive says.
+                Some(next) if next.session() == self.session => {
+                    sources.extend(Some(next.number()).filter(|next| *next < number));
+                }
+                Some(next) => drop(others.insert(next)),
+                None => {}
+            }
+        }
+        while !receiver.is_whole()?
+            && let Some(id) = others.pop_last()
+        {
+            if !seen.insert(id.clone()) {
+                continue;
+            }
+            let next = self.read(&mut receiver, &arriving, &id, Role::Source)?;
+            count += 1;
+            others.extend(next.filter(|next| next.session() != self.session));
         }
         let mut received = receiver.finish()?;
         received.already_here = open.intersection(&here).copied().collect();
-        Ok((received, count))
+        Ok(Attempt { received, archives_read: count, bytes_read: arriving.bytes() })
+    }
+
+    /// Reads the archive of a snapshot. Returns the snapshot whose archive it needs.
+    fn read(
+        &self,
+        receiver: &mut Receiver<'_>,
+        arriving: &Arriving<'_>,
+        id: &ArchiveId,
+        role: Role,
+    ) -> Result<Option<ArchiveId>, Failed> {
+        let chain = self.held.chain(id).map_err(|error| RemoteError::Unavailable {
+            snapshot: id.to_string(),
+            place: self.place.address().to_string(),
+            reason: error.to_string(),
+        })?;
+        let name = chain[0];
+        let key = name.to_string();
+        let failure = Failure::default();
+        let source = self.place.open_object(&key, self.progress)?;
+        let source = failure.watch(arriving.count(source));
+        let read = receiver.read(source, self.identities, role);
+        let read = read.and_then(|outcome| match outcome.head.name() == *name {
+            true => Ok(outcome),
+            false => Err(ArchiveError::NoChain {
+                reason: format!("it says that it is {}", outcome.head.name()),
+            }),
+        });
+        arriving.archive_done();
+        match read {
+            Ok(outcome) => Ok(outcome.needs),
+            Err(_) if self.progress.is_cancelled() => Err(RemoteError::Cancelled.into()),
+            Err(error) => {
+                let broken = failure.error(&key, &self.place.address().to_string());
+                Err(broken.map_or_else(|| failed(name.clone(), error), Failed::Whole))
+            }
+        }
     }
 }
 

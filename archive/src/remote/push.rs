@@ -3,7 +3,8 @@
 //! Each snapshot has one archive. A snapshot that can be had from the remote is not sent
 //! again, so a push that was cut off goes on where it stopped. A delta depends on the newest older
 //! snapshot that can be had there and is here too: its hashes come from this store, so a push needs
-//! no key.
+//! no key. Where its session has none, it depends on a snapshot of another session of the project
+//! ([`relatives`](super::relatives)).
 //!
 //! A store with another history of the session may push at the same time. No push makes a mixture:
 //!
@@ -20,12 +21,13 @@ use serde::Serialize;
 
 use super::agreement::{Agreement, compare_all, newest_common};
 use super::error::RemoteError;
-use super::inventory::{Inventory, SessionArchives};
+use super::inventory::{Inventory, MAX_LISTED, reference};
 use super::place::Place;
+use super::relatives::Histories;
 use crate::{
-    ArchiveError, ArchiveName, ArchivePlan, ArchiveReport, Encryption, FullReason, Parent,
+    ArchiveError, ArchiveId, ArchiveName, ArchivePlan, ArchiveReport, Encryption, FullReason,
+    Parent,
 };
-use nono_engine::object::ContentHash;
 use nono_engine::progress::{Amount, Progress, Stage};
 use nono_engine::session::last_of_each_prompt;
 use nono_engine::snapshot::{ManifestError, SessionDir, SessionMetadata, StepKind};
@@ -97,125 +99,172 @@ pub fn push(
     progress: &dyn Progress,
     each: &mut dyn FnMut(PushedSnapshot),
 ) -> Result<(), RemoteError> {
+    let histories = Histories::new(request.session).map_err(ArchiveError::from)?;
+    let mut pushing = Pushing {
+        place,
+        request,
+        histories,
+        inventory: Inventory::default(),
+        listed: BTreeSet::new(),
+        known: BTreeSet::new(),
+        read: BTreeSet::new(),
+        healed: Vec::new(),
+        healing: BTreeSet::new(),
+        progress,
+    };
     let id = request.session.id();
-    let here = request.session.snapshot_numbers().map_err(ArchiveError::from)?;
-    let held = held(place, &id, request.encryption, progress)?;
-    let chain = request.session.chain().map_err(ArchiveError::from)?;
-    let chain = chain.iter().map(|one| one.hash).collect();
-    let known = held.all().map(|(name, _)| name.clone()).collect();
-    let read = BTreeSet::new();
-    let mut pushing = Pushing { place, request, id, here, chain, held, known, read, progress };
-    if let Some(newest) = newest_common(&pushing.held, &pushing.chain) {
+    pushing.list_with_parents(&id)?;
+    let held = pushing.inventory.archives.of_session(&id);
+    pushing.known = held.map(|(name, _)| name.clone()).collect();
+    if let Some(newest) = pushing.newest_common(&id) {
         // Its manifest names all before it.
-        pushing.agree_on(newest, None)?;
+        pushing.agree_on(&newest, None)?;
     }
+    pushing.heal(&id)?;
     for number in request.numbers.iter().copied() {
         if progress.is_cancelled() {
             return Err(RemoteError::Cancelled);
         }
-        let archive = pushing.push(number)?;
+        let pushed = pushing.push(&ArchiveId::new(&id, number).map_err(ArchiveError::from)?);
+        pushing.healed.drain(..).for_each(&mut *each);
+        let archive = pushed?;
         let outcome = match &archive {
             Some(_) => PushOutcome::Stored,
             None => PushOutcome::AlreadyThere,
         };
-        each(PushedSnapshot { session_id: pushing.id.clone(), snapshot: number, outcome, archive });
+        each(PushedSnapshot { session_id: id.clone(), snapshot: number, outcome, archive });
     }
     Ok(())
 }
 
-struct Pushing<'a> {
-    place: &'a Place,
-    request: &'a PushRequest<'a>,
-    id: String,
-    /// The snapshots of the session in this store.
-    here: Vec<u64>,
-    /// The hashes of their manifests, and of those of removed ones.
-    chain: Vec<ContentHash>,
-    /// Its archives at the place, as last listed.
-    held: SessionArchives,
-    /// Archives that are of the history here.
+pub(super) struct Pushing<'a> {
+    pub(super) place: &'a Place,
+    pub(super) request: &'a PushRequest<'a>,
+    /// The sessions of this store that were looked at.
+    pub(super) histories: Histories,
+    /// The sessions at the place that were looked at, as last listed.
+    pub(super) inventory: Inventory,
+    pub(super) listed: BTreeSet<String>,
+    /// Archives that are of the histories here.
     known: BTreeSet<ArchiveName>,
     /// Snapshots of which an archive was stored or read by this push.
-    read: BTreeSet<u64>,
-    progress: &'a dyn Progress,
+    read: BTreeSet<ArchiveId>,
+    /// Archives of other sessions that were stored again, and are not told yet.
+    pub(super) healed: Vec<PushedSnapshot>,
+    /// Archives that were found lost. Each is tried once.
+    pub(super) healing: BTreeSet<ArchiveId>,
+    pub(super) progress: &'a dyn Progress,
 }
 
 impl Pushing<'_> {
-    fn push(&mut self, number: u64) -> Result<Option<ArchiveReport>, RemoteError> {
+    /// Stores the archive of a snapshot, unless the place can give it back.
+    pub(super) fn push(&mut self, id: &ArchiveId) -> Result<Option<ArchiveReport>, RemoteError> {
         let mut full = self.request.full;
         let mut stored = None;
         // Twice at most: a parent that goes meanwhile leaves a delta that cannot be used.
         for _ in 0..2 {
-            if self.is_had(number, full)? {
+            if self.is_had(id, full) {
                 break;
             }
-            let new = self.store(number, full)?;
-            self.held = held(self.place, &self.id, self.request.encryption, self.progress)?;
-            self.settle(number, new.as_ref())?;
+            let new = self.store(id, full)?;
+            self.list(id.session())?;
+            self.settle(id, new.as_ref())?;
             stored = new.or(stored);
-            full |= !self.is_had(number, full)?;
+            full |= !self.is_had(id, full);
         }
-        if !self.is_had(number, self.request.full)? {
-            let archive = format!("{}/{number}-full…", self.id);
+        if !self.is_had(id, self.request.full) {
+            let archive = format!("{id}-full…");
             let reason = "its length is not that of an archive".to_owned();
             return Err(self.unusable(archive, reason));
         }
-        if self.held.all().any(|(name, _)| name.id.number() == number && !self.known.contains(name))
-        {
-            self.agree_on(number, None)?;
+        let is_known = |name| self.known.contains(name);
+        if !self.inventory.archives.of_snapshot(id).all(is_known) {
+            self.agree_on(id, None)?;
         }
         Ok(stored)
     }
 
-    /// Reads the beginnings of the archives of a snapshot at the place, but for the one of a name.
-    /// Refuses to go on where it is another one than here. Returns whether there was any.
-    fn agree_on(&mut self, number: u64, but: Option<&str>) -> Result<bool, RemoteError> {
-        let others = self.held.without(but);
+    pub(super) fn newest_common(&mut self, session: &str) -> Option<ArchiveId> {
+        let history = self.histories.get(session)?;
+        newest_common(&self.inventory.archives, session, &history.chain)
+    }
+
+    /// Reads the beginnings of the archives of a snapshot at the place, but for the one of a name,
+    /// and compares them with the history here. `None`: there is none.
+    fn compare(
+        &mut self,
+        id: &ArchiveId,
+        but: Option<&str>,
+    ) -> Result<Option<Agreement>, RemoteError> {
+        let Some(history) = self.histories.get(id.session()) else { return Ok(None) };
+        let names = self.inventory.archives.of_snapshot(id);
+        let names = names.filter(|name| but.is_none_or(|but| name.to_string() != but));
         let identities = self.request.encryption.identities();
-        match compare_all(self.place, &others, number, &self.chain, &identities, self.progress)? {
+        compare_all(self.place, names, &history.chain, &identities, self.progress)
+    }
+
+    /// Refuses to go on where a snapshot at the place is another one than here. Returns whether
+    /// there was any but the archive of a name.
+    fn agree_on(&mut self, id: &ArchiveId, but: Option<&str>) -> Result<bool, RemoteError> {
+        match self.compare(id, but)? {
             None => return Ok(false),
             Some(Agreement::Same | Agreement::Unknown) => {}
             Some(Agreement::Unusable { archive, reason }) => {
                 return Err(self.unusable(archive, reason));
             }
             Some(Agreement::Other(number)) => {
+                let session = id.session();
                 return Err(RemoteError::Diverged {
-                    session: self.id.clone(),
+                    session: session.to_owned(),
                     number,
                     place: self.place.address().to_string(),
                     advice: format!(
-                        "`nono push ADDRESS {}` with the address of another folder keeps this \
-                         one, too",
-                        self.id
+                        "`nono push ADDRESS {session}` with the address of another folder keeps \
+                         this one, too"
                     ),
                 });
             }
         }
-        let names = others.all().map(|(name, _)| name);
-        self.known.extend(names.filter(|name| name.id.number() == number).cloned());
-        self.read.insert(number);
+        self.note_as_known(id);
         Ok(true)
+    }
+
+    /// Whether the archives of a snapshot of another session are those of the snapshot here.
+    pub(super) fn is_same(&mut self, id: &ArchiveId) -> Result<bool, RemoteError> {
+        if self.read.contains(id) {
+            return Ok(true);
+        }
+        let is_same = self.compare(id, None)? == Some(Agreement::Same);
+        if is_same {
+            self.note_as_known(id);
+        }
+        Ok(is_same)
+    }
+
+    fn note_as_known(&mut self, id: &ArchiveId) {
+        self.known.extend(self.inventory.archives.of_snapshot(id).cloned());
+        self.read.insert(id.clone());
     }
 
     /// Looks for what another pusher has stored meanwhile, after an archive of a snapshot was
     /// stored or its name was found taken. An archive that makes a mixture is taken back.
-    fn settle(&mut self, number: u64, new: Option<&ArchiveReport>) -> Result<(), RemoteError> {
+    fn settle(&mut self, id: &ArchiveId, new: Option<&ArchiveReport>) -> Result<(), RemoteError> {
         let own = new.map(|it| it.name.as_str());
-        let parent = new.and_then(|it| it.parent.as_ref()).map(|id| id.number());
+        let parent = new.and_then(|it| it.parent.clone());
         let is_mine = |name: &ArchiveName| own.is_some_and(|own| name.to_string() == own);
         let is_new = |name: &&ArchiveName| !self.known.contains(*name) && !is_mine(name);
-        let appeared = self.held.all().map(|(name, _)| name).filter(is_new);
-        let is_here = |it: &u64| *it < self.chain.len() as u64;
-        let appeared: BTreeSet<u64> =
-            appeared.map(|name| name.id.number()).filter(is_here).collect();
+        let count = self.histories.get(id.session()).map_or(0, |it| it.chain.len() as u64);
+        let appeared = self.inventory.archives.of_session(id.session()).map(|(name, _)| name);
+        let appeared = appeared.filter(is_new).map(|name| name.id.clone());
+        let appeared: BTreeSet<ArchiveId> = appeared.filter(|it| it.number() < count).collect();
         let agreed = (|| {
-            self.agree_on(number, own)?;
-            if let Some(parent) = parent
-                && !self.agree_on(parent, None)?
+            self.agree_on(id, own)?;
+            if let Some(parent) = &parent
+                && !self.agree_on_parent(parent, id)?
             {
-                self.held.forget_all(parent);
+                self.inventory.archives.forget_all(parent);
             }
-            for other in appeared {
+            for other in &appeared {
                 match self.agree_on(other, own) {
                     // It may not be whole yet. Nothing counts on it before it was read.
                     Err(RemoteError::Unusable { .. }) => {}
@@ -226,31 +275,67 @@ impl Pushing<'_> {
         })();
         match (&agreed, new) {
             (Err(RemoteError::Diverged { number: other, .. }), Some(new)) => {
-                let is_of_both = *other != number && Some(*other) != parent;
-                if !is_of_both && !self.is_needed(number)? {
+                let own_parent = parent.filter(|it| it.session() == id.session());
+                let is_of_both =
+                    *other != id.number() && Some(*other) != own_parent.map(|it| it.number());
+                if !is_of_both && !self.is_needed(id)? {
                     self.place.remove(&new.name, self.progress)?;
                 }
             }
             (Ok(()), Some(new)) => {
                 self.known.extend(new.name.parse::<ArchiveName>());
-                self.read.insert(number);
+                self.read.insert(id.clone());
             }
             _ => {}
         }
         agreed
     }
 
+    /// Whether the parent of a new delta is still at the place, and is the snapshot here.
+    fn agree_on_parent(
+        &mut self,
+        parent: &ArchiveId,
+        child: &ArchiveId,
+    ) -> Result<bool, RemoteError> {
+        if parent.session() == child.session() {
+            return self.agree_on(parent, None);
+        }
+        self.list(parent.session())?;
+        self.read.remove(parent);
+        // A cleanup may have taken it away, because it did not find the delta.
+        let needed_by = self.inventory.needed_by.get(parent.session());
+        if !needed_by.is_some_and(|children| children.contains(child.session())) {
+            self.refer(parent, child)?;
+        }
+        Ok(self.inventory.archives.chain(parent).is_ok() && self.is_same(parent)?)
+    }
+
+    /// Notes in the folder of a parent's session that another one depends on it.
+    fn refer(&mut self, parent: &ArchiveId, child: &ArchiveId) -> Result<(), RemoteError> {
+        let (parent, child) = (parent.session(), child.session());
+        let text = format!("archives of {child} depend on some of {parent}\n");
+        let mut write = |out: &mut dyn io::Write| out.write_all(text.as_bytes());
+        self.place.put_new(&reference(parent, child), &mut write, self.progress)?;
+        let children = self.inventory.needed_by.entry(parent.to_owned()).or_default();
+        children.insert(child.to_owned());
+        Ok(())
+    }
+
     /// Whether a pusher with the history here went on from an archive of a snapshot.
-    fn is_needed(&self, number: u64) -> Result<bool, RemoteError> {
-        let deltas = self.held.deltas_on(number);
+    fn is_needed(&mut self, id: &ArchiveId) -> Result<bool, RemoteError> {
+        let Some(history) = self.histories.get(id.session()) else { return Ok(true) };
+        let archives = &self.inventory.archives;
         let identities = self.request.encryption.identities();
-        for above in deltas.numbers() {
-            // An archive beyond the history here may go on from it.
-            let other = Agreement::Other(above);
-            let (place, chain, progress) = (self.place, &self.chain, self.progress);
-            if above >= chain.len() as u64
-                || compare_all(place, &deltas, above, chain, &identities, progress)?
-                    .is_some_and(|it| it != other)
+        for above in archives.deltas_on(id) {
+            // An archive beyond the history here may go on from it, or one of another session.
+            let is_beyond = above.number() >= history.chain.len() as u64;
+            if is_beyond || above.session() != id.session() {
+                return Ok(true);
+            }
+            let names = archives.of_snapshot(above).filter(|name| name.kind.parent() == Some(id));
+            let (place, chain, progress) = (self.place, &history.chain, self.progress);
+            if compare_all(place, names, chain, &identities, progress)?
+                .is_some_and(|it| it != Agreement::Other(above.number()))
             {
                 return Ok(true);
             }
@@ -259,17 +344,18 @@ impl Pushing<'_> {
     }
 
     /// The archive on which a delta of a snapshot is to depend, which is known to be of the history
-    /// here.
-    fn parent(&mut self, number: u64) -> Result<Result<Parent, FullReason>, RemoteError> {
+    /// here: one of its session, else one of another session of its project.
+    fn parent(&mut self, id: &ArchiveId) -> Result<Result<Parent, FullReason>, RemoteError> {
         loop {
-            let parent = self.held.parent_for(number, &self.here);
-            match parent {
-                Ok(found) if !self.read.contains(&found.number) => {
-                    if !self.agree_on(found.number, None)? {
-                        self.held.forget_all(found.number);
+            let here = self.histories.get(id.session()).map(|it| it.here.as_slice());
+            match self.inventory.archives.parent_for(id, here.unwrap_or_default()) {
+                Ok(found) if !self.read.contains(&found.id) => {
+                    if !self.agree_on(&found.id, None)? {
+                        self.inventory.archives.forget_all(&found.id);
                     }
                 }
-                parent => return Ok(parent),
+                Ok(parent) => return Ok(Ok(parent)),
+                Err(reason) => return Ok(self.relative(id)?.ok_or(reason)),
             }
         }
     }
@@ -279,20 +365,27 @@ impl Pushing<'_> {
     }
 
     /// Whether the place can give the snapshot back; with `full`, by one archive.
-    fn is_had(&self, number: u64, full: bool) -> Result<bool, RemoteError> {
-        let id = self.held.id(number).map_err(ArchiveError::from)?;
-        Ok(self.held.chain(&id).is_ok_and(|chain| !full || chain.len() == 1))
+    fn is_had(&self, id: &ArchiveId, full: bool) -> bool {
+        let chain = self.inventory.archives.chain(id);
+        chain.is_ok_and(|chain| !full || chain.len() == 1)
     }
 
     /// Stores one archive; `None` if its name was taken meanwhile.
-    fn store(&mut self, number: u64, full: bool) -> Result<Option<ArchiveReport>, RemoteError> {
+    fn store(&mut self, id: &ArchiveId, full: bool) -> Result<Option<ArchiveReport>, RemoteError> {
         let parent = match full {
             true => Err(FullReason::Asked),
-            false => self.parent(number)?,
+            false => self.parent(id)?,
         };
+        let Some(history) = self.histories.get(id.session()) else {
+            return Err(ArchiveError::NoParent { parent: id.clone() }.into());
+        };
+        let plan = ArchivePlan::new(&history.session, id.number(), parent, self.progress)?;
+        let name = plan.name(self.request.encryption.is_some());
+        if let Some(parent) = name.kind.parent().filter(|it| it.session() != id.session()) {
+            // First, so that no cleanup of that session misses the delta.
+            self.refer(parent, id)?;
+        }
         let Self { place, request, progress, .. } = *self;
-        let plan = ArchivePlan::new(request.session, number, parent, progress)?;
-        let key = plan.name(request.encryption.is_some()).to_string();
         let (mut report, mut failed) = (None, None);
         let mut source =
             |out: &mut dyn io::Write| match plan.write(request.encryption, out, &Sending(progress))
@@ -307,11 +400,38 @@ impl Pushing<'_> {
                     Err(io::Error::other(text))
                 }
             };
-        let put = place.put_new(&key, &mut source, progress);
+        let put = place.put_new(&name.to_string(), &mut source, progress);
         match (put, failed) {
             (Err(RemoteError::Source(_)), Some(failed)) => Err(failed.into()),
             (put, _) => Ok(put?.and(report)),
         }
+    }
+
+    /// Lists a session. Where new archives are encrypted, others do not count.
+    pub(super) fn list(&mut self, session: &str) -> Result<(), RemoteError> {
+        let mut listed = Inventory::of(self.place.list(session, self.progress)?);
+        if self.request.encryption.is_some() {
+            listed = listed.encrypted_only();
+        }
+        let children = listed.needed_by.remove(session).unwrap_or_default();
+        self.inventory.needed_by.insert(session.to_owned(), children);
+        self.inventory.archives.replace(session, listed.archives);
+        self.listed.insert(session.to_owned());
+        Ok(())
+    }
+
+    /// Lists a session, and all on whose archives its archives depend.
+    pub(super) fn list_with_parents(&mut self, session: &str) -> Result<(), RemoteError> {
+        let mut open = vec![session.to_owned()];
+        while let Some(session) = open.pop() {
+            if self.listed.contains(&session) || self.listed.len() >= MAX_LISTED {
+                continue;
+            }
+            self.list(&session)?;
+            let parents = self.inventory.archives.parents_of(&session);
+            open.extend(parents.into_iter().map(str::to_owned));
+        }
+        Ok(())
     }
 }
 
@@ -330,19 +450,4 @@ impl Progress for Sending<'_> {
     fn is_cancelled(&self) -> bool {
         self.0.is_cancelled()
     }
-}
-
-/// The archives of one session at a place. Where new ones are encrypted, others do not count.
-fn held(
-    place: &Place,
-    id: &str,
-    encryption: &Encryption,
-    progress: &dyn Progress,
-) -> Result<SessionArchives, RemoteError> {
-    let mut inventory = Inventory::of(place.list(id, progress)?);
-    if encryption.is_some() {
-        inventory = inventory.encrypted_only();
-    }
-    let none = || SessionArchives::none(id.to_owned());
-    Ok(inventory.sessions.remove(id).unwrap_or_else(none))
 }

@@ -38,21 +38,24 @@ use nono_engine::object::{Attributes, ContentHash, Node};
 use nono_engine::progress::{Amount, Progress, Stage, wait_for};
 use nono_engine::snapshot::{LoadedManifest, SessionDir};
 use nono_engine::store::{LocalStore, MAX_TREE_BYTES, ObjectSource, ReadLock};
+use nono_engine::sys;
 
 /// Bytes that a thread compresses at once. Several times as much is in memory for each thread.
 const JOB_BYTES: u32 = 2 << 20;
 /// Begins the path of every file.
 const FILES: &[u8] = b"files/";
+/// Bytes of a changed file beside its contents: headers and lines.
+const ENTRY_BYTES: u64 = 1 << 10;
 /// Level of compression: the usual one of `zstd`.
 const LEVEL: i32 = 3;
 
 /// The archive to which another one is to be a delta.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parent {
-    /// Number of its snapshot, in the same session.
-    pub number: u64,
-    /// Number of the snapshot of the full archive at the end of its chain.
-    pub base: u64,
+    /// Its snapshot: an earlier one of the same session, or one of another session of the store.
+    pub id: ArchiveId,
+    /// The snapshot of the full archive at the end of its chain.
+    pub base: ArchiveId,
     /// The number of deltas from it down to that archive.
     pub depth: u32,
 }
@@ -154,13 +157,13 @@ impl ArchivePlan {
                 return Ok(plan);
             }
         };
-        let (delta, stats, entries, bytes) = plan.compare(parent, progress)?;
+        let (delta, stats, entries, bytes) = plan.compare(&parent.id, progress)?;
         if is_mostly_changed(&stats) {
             plan.delta = Err(FullReason::MostChanged);
             return Ok(plan);
         }
-        plan.base = ArchiveId::new(&session.id(), parent.base)?;
         plan.chain_depth = parent.depth + 1;
+        plan.base = parent.base;
         (plan.delta, plan.stats, plan.entries) = (Ok(delta), stats, entries);
         plan.content_bytes = bytes;
         Ok(plan)
@@ -169,19 +172,22 @@ impl ArchivePlan {
     /// The difference to a parent, its counts, the lines of its changes, and the bytes in them.
     fn compare(
         &self,
-        parent: Parent,
+        parent: &ArchiveId,
         progress: &dyn Progress,
     ) -> Result<(Delta, DeltaStats, Lines, u64), ArchiveError> {
-        let id = ArchiveId::new(self.id.session(), parent.number)?;
-        if parent.number >= self.id.number() {
-            return Err(ArchiveError::ParentNotOlder { id: self.id.clone(), parent: id });
-        }
-        if self.session.refuse_removed(parent.number).is_err() {
-            return Err(ArchiveError::NoParent { parent: id });
-        }
-        let listed = self.session.metadata()?.manifest_hashes;
-        let parent_root =
-            self.session.listed_manifest(parent.number, &listed)?.manifest.merkle_root;
+        let no_parent = || ArchiveError::NoParent { parent: parent.clone() };
+        let session = match parent.session() == self.id.session() {
+            true if parent.number() >= self.id.number() => {
+                let (id, parent) = (self.id.clone(), parent.clone());
+                return Err(ArchiveError::ParentNotOlder { id, parent });
+            }
+            true => self.session.clone(),
+            false => sibling(&self.session, parent.session()).ok_or_else(no_parent)?,
+        };
+        let number = parent.number();
+        session.refuse_removed(number).map_err(|_| no_parent())?;
+        let listed = session.metadata()?.manifest_hashes;
+        let parent_root = session.listed_manifest(number, &listed)?.manifest.merkle_root;
         let mut stats = DeltaStats { total_files: self.state.sum.count, ..DeltaStats::default() };
         let (mut lines, mut buffer, mut bytes) = (Lines::default(), Vec::new(), 0);
         let root = &self.snapshot.manifest.merkle_root;
@@ -197,13 +203,13 @@ impl ArchivePlan {
         }
         stats.unchanged = stats.total_files - stats.added - stats.modified;
         stats.bytes_saved = self.state.bytes.saturating_sub(bytes);
-        Ok((Delta { parent: id, parent_root }, stats, lines, bytes))
+        Ok((Delta { parent: parent.clone(), parent_root }, stats, lines, bytes))
     }
 
     /// The name that the archive has to get.
     pub fn name(&self, is_encrypted: bool) -> ArchiveName {
         let kind = match &self.delta {
-            Ok(delta) => ArchiveKind::Delta { parent: delta.parent.number() },
+            Ok(delta) => ArchiveKind::Delta { parent: delta.parent.clone() },
             Err(_) => ArchiveKind::Full,
         };
         ArchiveName { id: self.id.clone(), kind, is_encrypted }
@@ -303,8 +309,11 @@ impl ArchivePlan {
         document.write(&mut members.out)?;
         members.end(size).map_err(written)?;
 
-        // Objects of the snapshots before it that the parent's archive does not have.
-        let first = self.delta.as_ref().map_or(0, |delta| delta.parent.number() + 1);
+        // Snapshots before it that the parent's archive does not have: of another session, all.
+        let first = match &self.delta {
+            Ok(delta) if delta.parent.session() == self.id.session() => delta.parent.number() + 1,
+            _ => 0,
+        };
         let mut objects = Objects::default();
         if let Ok(delta) = &self.delta {
             objects.visit(&self.store, delta.parent_root, false)?;
@@ -362,6 +371,37 @@ impl ArchivePlan {
         }
         Ok(())
     }
+}
+
+/// Another session of the same store; `None` if there is none.
+pub(crate) fn sibling(session: &SessionDir, id: &str) -> Option<SessionDir> {
+    let other = SessionDir::open(&session.path().with_file_name(id)).ok()?;
+    let objects = |of: &SessionDir| sys::real_path(&of.objects_path()).ok();
+    (objects(session)? == objects(&other)?).then_some(other)
+}
+
+/// About how many bytes a delta between two states has before it is compressed. Not counted beyond
+/// `most`.
+///
+/// # Errors
+/// A tree that cannot be read, or the caller asked to stop.
+pub(crate) fn delta_bytes(
+    store: &dyn ObjectSource,
+    from: &ContentHash,
+    to: &ContentHash,
+    most: u64,
+    progress: &dyn Progress,
+) -> Result<u64, ArchiveError> {
+    let mut bytes = 0u64;
+    for found in asking(differences(store, from, to)?, progress) {
+        if let Some(entry) = entry_of(&found?) {
+            bytes = bytes.saturating_add(ENTRY_BYTES + entry.size.unwrap_or(0));
+        }
+        if bytes > most {
+            break;
+        }
+    }
+    Ok(bytes)
 }
 
 /// Counts what is written.

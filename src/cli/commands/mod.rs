@@ -42,6 +42,8 @@ pub(super) mod profile;
 #[cfg(feature = "archive")]
 pub(super) mod pull;
 #[cfg(feature = "archive")]
+mod pull_archive;
+#[cfg(feature = "archive")]
 pub(super) mod push;
 pub(super) mod redo;
 #[cfg(feature = "archive")]

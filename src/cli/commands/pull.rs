@@ -1,29 +1,42 @@
-//! `nono pull`: sessions from a remote.
+//! `nono pull`: sessions from a remote, or single archives, and a state of them in a directory.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde::Serialize;
 
+use super::archive::tell_imported;
+use super::pull_archive::{self, Named};
+use super::restore::{copy_state, print_copy};
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
-use crate::cli::render::byte_size;
+use crate::cli::render::{byte_size, size_and_rate};
 use crate::cli::sealing::{Target, UnsealArgs, identities};
-use nono_archive::remote::{Inventory, PullReport, prove, pull};
+use nono_archive::remote::{Address, Inventory, Place, PullReport, prove, pull};
+use nono_archive::{ArchiveId, ReceiveReport};
 use nono_engine::counted::counted;
 use nono_engine::path_text::Shown;
+use nono_engine::progress::Progress;
+use nono_engine::restore::CopyReport;
+use nono_engine::session::Catalog;
 
 /// Arguments of `nono pull`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct PullArgs {
     /// A remote (a name, a URL, a path) [default: the only one], then sessions or snapshots: ID or
-    /// ID/N
+    /// ID/N. Or archives: files, or the URL of one
     #[arg(value_name = "REMOTE|ID")]
     words: Vec<String>,
+    /// Copy the state into this directory, too: the named snapshot, or the newest one of the
+    /// session
+    #[arg(long, value_name = "DIR", conflicts_with = "all")]
+    to: Option<PathBuf>,
     /// Pull all sessions of the remote
     #[arg(long)]
     all: bool,
@@ -35,12 +48,26 @@ pub(in crate::cli) struct PullArgs {
     unseal: UnsealArgs,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Report {
     remote: String,
     url: String,
     sessions: Vec<PullReport>,
     failed: Vec<Failed>,
+    /// The copy of a state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    copy: Option<CopyReport>,
+    /// The time for each session.
+    #[serde(skip)]
+    times: BTreeMap<String, Duration>,
+}
+
+/// Archives that were imported.
+#[derive(Serialize)]
+struct Imported {
+    sessions: Vec<ReceiveReport>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    copy: Option<CopyReport>,
 }
 
 /// A session of which nothing came.
@@ -55,10 +82,76 @@ type Wanted = BTreeMap<String, Option<BTreeSet<u64>>>;
 
 pub(in crate::cli) fn run(args: &PullArgs, store: &StoreArgs, context: &Context) -> Outcome {
     let catalog = store.catalog()?;
-    let (remote, ids) = match args.words.split_first() {
-        Some((first, ids)) if Target::is_meant_by(first)? => (Some(first.as_str()), ids),
-        _ => (None, args.words.as_slice()),
+    // The name of a remote is no file.
+    let is_name = |word: &String| {
+        Ok::<_, CliError>(!Address::is_meant_by(word) && Target::is_meant_by(word)?)
     };
+    let is_of_remote = args.all || args.words.first().map_or(Ok(false), is_name)?;
+    match Some(&args.words).filter(|_| !is_of_remote).and_then(|words| Named::by(words)) {
+        Some(Named::Archives(archives)) => import_archives(args, &archives, &catalog, context),
+        Some(Named::Snapshot { address, id }) => {
+            pull_from(args, Some(&address), &[id], &catalog, context)
+        }
+        None => {
+            let (remote, ids) = match args.words.split_first() {
+                Some((first, ids)) if Target::is_meant_by(first)? => (Some(first.as_str()), ids),
+                _ => (None, args.words.as_slice()),
+            };
+            pull_from(args, remote, ids, &catalog, context)
+        }
+    }
+}
+
+/// Imports single archives, and copies their state.
+fn import_archives(
+    args: &PullArgs,
+    archives: &[String],
+    catalog: &Catalog,
+    context: &Context,
+) -> Outcome {
+    let keys = identities(&args.unseal, None)?;
+    let sessions = pull_archive::import(archives, &keys, catalog.root(), context)?;
+    if !args.json {
+        tell_imported(&sessions, context);
+    }
+    let numbers = |received: &ReceiveReport| {
+        let all = received.snapshots.iter().chain(&received.already_here);
+        (received.session_id.clone(), all.max().copied())
+    };
+    let states = sessions.iter().map(numbers).collect();
+    let copy = copy(args, states, catalog, context)?;
+    if args.json {
+        context.json(&Imported { sessions, copy })?;
+        return Ok(0);
+    }
+    copy.map_or(Ok(0), |copy| print_copy(&copy, false, context))
+}
+
+/// Copies the state of the one session of a pull, if it is to be copied.
+fn copy(
+    args: &PullArgs,
+    mut states: Vec<(String, Option<u64>)>,
+    catalog: &Catalog,
+    context: &Context,
+) -> Result<Option<CopyReport>, CliError> {
+    let Some(to) = &args.to else { return Ok(None) };
+    match (states.pop(), states.is_empty()) {
+        (Some((id, Some(number))), true) => {
+            Ok(Some(copy_state(&catalog.find(&id)?, number, to, context)?))
+        }
+        (Some(_), false) => Err(CliError::usage("--to takes the state of one session: name one")),
+        (Some((_, None)) | None, _) => Err(CliError::failed("there is no state to copy")),
+    }
+}
+
+/// Pulls sessions or snapshots from a remote.
+fn pull_from(
+    args: &PullArgs,
+    remote: Option<&str>,
+    ids: &[String],
+    catalog: &Catalog,
+    context: &Context,
+) -> Outcome {
     if args.all != ids.is_empty() {
         return Err(match args.all {
             true => CliError::usage("--all means every session: name none"),
@@ -71,20 +164,25 @@ pub(in crate::cli) fn run(args: &PullArgs, store: &StoreArgs, context: &Context)
     let place = target.open(false)?;
     let bar = Bar::new(context, "pulling");
     let identities = identities.with_key_of(&place, &*bar)?;
-    let inventory = target.inventory(&place, &*bar)?;
+    let inventory = inventory(ids, &target, &place, &*bar)?;
     let wanted = match args.all {
         true => inventory.session_ids().into_iter().map(|id| (id.to_owned(), None)).collect(),
         false => wanted(ids, &inventory, &target)?,
     };
-    let asked = |id: &String| wanted.contains_key(id);
-    let held = inventory.sessions.iter().filter(|(id, _)| asked(id)).map(|(_, held)| held);
-    target.needs_key(held, &identities)?;
+    if args.to.is_some() && (wanted.len() != 1 || wanted.values().flatten().any(|it| it.len() > 1))
+    {
+        return Err(CliError::usage("--to takes one state: name one session or one snapshot"));
+    }
+    let names = wanted.keys().flat_map(|id| inventory.archives.of_session(id));
+    target.needs_key(names.map(|(name, _)| name), &identities)?;
     let url = place.address().to_string();
-    let mut report =
-        Report { remote: target.name.clone(), url, sessions: Vec::new(), failed: Vec::new() };
+    let mut report = Report { remote: target.name.clone(), url, ..Report::default() };
     for (id, numbers) in &wanted {
         let root = catalog.root();
-        match pull(&place, &inventory, id, numbers.as_ref(), root, &identities, &*bar) {
+        let begin = Instant::now();
+        let pulled = pull(&place, &inventory, id, numbers.as_ref(), root, &identities, &*bar);
+        report.times.insert(id.clone(), begin.elapsed());
+        match pulled {
             Ok(pulled) => report.sessions.push(pulled),
             Err(error) if error.is_cancelled() => {
                 bar.finish();
@@ -112,15 +210,14 @@ pub(in crate::cli) fn run(args: &PullArgs, store: &StoreArgs, context: &Context)
         }
         _ => {}
     }
-    for key in &inventory.unencrypted {
-        let key = Shown::bytes(key.as_bytes());
-        context
-            .warn(format_args!("{key} is not encrypted, so it is none of this remote's: not read"));
-    }
-    let linked = inventory.linked.iter().filter(|_| args.all);
-    for id in linked.clone() {
-        let id = Shown::bytes(id.as_bytes());
-        context.warn(format_args!("{id} is a symlink, which is not followed: not read"));
+    let is_all_read = warn_of_unread(&inventory, args.all, context);
+    let is_complete = is_all_read
+        && proved.is_ok()
+        && report.failed.is_empty()
+        && report.sessions.iter().all(|it| it.not_pulled.is_empty() && it.is_verified);
+    if !report.sessions.is_empty() {
+        let states = report.sessions.iter().map(|it| newest_of(&it.received, &wanted)).collect();
+        report.copy = copy(args, states, catalog, context)?;
     }
     if args.json {
         context.json(&report)?;
@@ -129,10 +226,56 @@ pub(in crate::cli) fn run(args: &PullArgs, store: &StoreArgs, context: &Context)
     if let Err(error) = proved {
         context.error(&error.into());
     }
-    let is_complete = linked.count() == 0
-        && report.failed.is_empty()
-        && report.sessions.iter().all(|it| it.not_pulled.is_empty() && it.is_verified);
-    Ok(u8::from(!is_complete))
+    let copied = match &report.copy {
+        Some(copy) if !args.json => print_copy(copy, false, context)?,
+        Some(copy) => u8::from(!copy.skipped.is_empty()),
+        None => 0,
+    };
+    Ok(u8::from(!is_complete).max(copied))
+}
+
+/// A session, and the number of its newest snapshot that was asked for.
+fn newest_of(received: &ReceiveReport, wanted: &Wanted) -> (String, Option<u64>) {
+    let id = &received.session_id;
+    let asked = wanted.get(id).and_then(Option::as_ref);
+    let is_asked = |number: &&u64| asked.is_none_or(|asked| asked.contains(number));
+    let all = received.snapshots.iter().chain(&received.already_here);
+    (id.clone(), all.filter(is_asked).max().copied())
+}
+
+/// Names what is none of the remote's, or cannot be read. Returns whether all was read.
+fn warn_of_unread(inventory: &Inventory, all: bool, context: &Context) -> bool {
+    for key in &inventory.unencrypted {
+        let key = Shown::bytes(key.as_bytes());
+        context
+            .warn(format_args!("{key} is not encrypted, so it is none of this remote's: not read"));
+    }
+    let linked = inventory.linked.iter().filter(|_| all);
+    for id in linked.clone() {
+        let id = Shown::bytes(id.as_bytes());
+        context.warn(format_args!("{id} is a symlink, which is not followed: not read"));
+    }
+    linked.count() == 0
+}
+
+/// The archives of these sessions and of those that they depend on; all archives for no id, or for
+/// an id that is no whole one.
+fn inventory(
+    ids: &[String],
+    target: &Target,
+    place: &Place,
+    progress: &dyn Progress,
+) -> Result<Inventory, CliError> {
+    let whole = ids.iter().map(|text| text.split('/').next().unwrap_or(text).to_owned());
+    let sessions: Vec<String> = whole.filter(|id| ArchiveId::new(id, 0).is_ok()).collect();
+    if sessions.len() == ids.len() && !sessions.is_empty() {
+        let inventory = target.inventory(place, &sessions, progress)?;
+        let known = inventory.session_ids();
+        if sessions.iter().all(|id| known.contains(id.as_str())) {
+            return Ok(inventory);
+        }
+    }
+    target.inventory(place, &[], progress)
 }
 
 /// The sessions that ids, or beginnings of ids, mean at a remote.
@@ -201,7 +344,12 @@ fn tell(report: &Report, is_json: bool, context: &Context) {
                 count => format!(", {} mended", counted(count, "object", "objects")),
             };
             let proved = if session.is_verified { ", verified" } else { "" };
-            context.say(format_args!("{id}: {what}, {size} new{mended}{proved}"));
+            let time = report.times.get(id).copied().unwrap_or_default();
+            let read = match session.bytes_read {
+                0 => String::new(),
+                bytes => format!(", {} read", size_and_rate(bytes, time)),
+            };
+            context.say(format_args!("{id}: {what}, {size} new{read}{mended}{proved}"));
         }
         if let Some(damage) = &session.damage {
             context.warn(format_args!(
@@ -218,6 +366,14 @@ fn tell(report: &Report, is_json: bool, context: &Context) {
         context.error(&CliError::failed(format!("session {session_id} is not pulled: {error}")));
     }
     let has_new = report.sessions.iter().any(|session| !session.received.snapshots.is_empty());
+    if !is_json && !report.sessions.is_empty() {
+        let archives: u64 = report.sessions.iter().map(|session| session.archives_read).sum();
+        let bytes: u64 = report.sessions.iter().map(|session| session.bytes_read).sum();
+        let url = Shown::bytes(report.url.as_bytes());
+        let size = size_and_rate(bytes, report.times.values().sum());
+        let archives = counted(archives, "archive", "archives");
+        context.say(format_args!("{url}: {archives} read, {size}"));
+    }
     if has_new && !is_json {
         context.say(format_args!("see them: {NONO} list --all"));
     }

@@ -1,7 +1,10 @@
 //! `nono push`: snapshots become archives at a remote.
 
+use std::collections::BTreeMap;
 use std::iter;
+use std::num::NonZeroU64;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use jiff::Timestamp;
@@ -15,7 +18,7 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
-use crate::cli::render::byte_size;
+use crate::cli::render::{byte_size, parse_byte_rate, size_and_rate};
 use crate::cli::sealing::{SealArgs, Target, encryption_of, encryption_words};
 use crate::config::is_remote_name;
 use nono_archive::remote::{
@@ -46,6 +49,9 @@ pub(in crate::cli) struct PushArgs {
     /// Push all steps of agents, and not only the last one of each prompt
     #[arg(long)]
     steps: bool,
+    /// Send no more than so many bytes in a second: 500K, 2M
+    #[arg(long, value_name = "BYTES", value_parser = parse_byte_rate)]
+    limit_upload: Option<NonZeroU64>,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -60,6 +66,9 @@ struct Report {
     url: String,
     snapshots: Vec<PushedSnapshot>,
     failed: Vec<Failed>,
+    /// The time for each session.
+    #[serde(skip)]
+    times: BTreeMap<String, Duration>,
 }
 
 impl Report {
@@ -130,7 +139,7 @@ fn run_here(args: &PushArgs, store: &StoreArgs, context: &Context) -> Outcome {
     if args.json {
         context.json(&report)?;
     } else {
-        tell(&report, args.all, context);
+        tell(&report, context);
     }
     for Failed { session_id, error } in &report.failed {
         context.error(&CliError::failed(format!("session {session_id} is not pushed: {error}")));
@@ -192,7 +201,7 @@ fn push_to(
         ids.iter().map(find).collect::<Result<_, CliError>>()?
     };
     refuse_store(&target.address, catalog.root())?;
-    let place = target.open(true)?;
+    let place = target.open(true)?.with_upload_limit(args.limit_upload);
     let bar = Bar::new(context, "pushing");
     place.clear_leftovers(&*bar)?;
     let encryption = encryption.at_place(&place, &*bar)?;
@@ -201,9 +210,11 @@ fn push_to(
         url: place.address().to_string(),
         snapshots: Vec::new(),
         failed: Vec::new(),
+        times: BTreeMap::new(),
     };
     for (session, number) in &wanted {
         let mut pushed = Vec::new();
+        let begin = Instant::now();
         let numbers = || match number {
             Some(number) => Ok(vec![*number]),
             None => snapshots_to_push(session, &session.metadata()?, args.steps),
@@ -218,12 +229,13 @@ fn push_to(
             })
         });
         report.snapshots.extend(pushed);
+        report.times.insert(session.id(), begin.elapsed());
         match done {
             Ok(()) if number.is_none() => forget_failure(&report.remote, &session.id()),
             Ok(()) => {}
             Err(error) if error.is_cancelled() => {
                 bar.finish();
-                tell(&report, args.all, context);
+                tell(&report, context);
                 return Err(CliError::stopped(
                     "stopped: the archives so far are stored, and the same push goes on from there",
                 ));
@@ -243,6 +255,10 @@ fn push_to(
 /// Notes a stored archive in its session. Without the note the archive is stored all the same.
 fn note(session: &SessionDir, remote: &str, pushed: &PushedSnapshot, context: &Context) {
     let Some(archive) = &pushed.archive else { return };
+    // An archive of another session may have been lost, and is stored again.
+    if pushed.session_id != session.id() {
+        return;
+    }
     let note = PushNote {
         at: Timestamp::now(),
         snapshot: pushed.snapshot,
@@ -271,11 +287,17 @@ fn refuse_store(address: &Address, root: &Path) -> Result<(), CliError> {
         .with_hint("push to a directory of its own, on another disk if there is one"))
 }
 
-/// Says what was stored: each archive, or with `--all` each session in one line.
-fn tell(report: &Report, is_summed: bool, context: &Context) {
-    match is_summed && !context.is_verbose {
-        true => tell_sessions(report, context),
-        false => report.archives().for_each(|archive| tell_archive(archive, context)),
+/// Says what was stored: each session in one line, and in the end all of it. The verbose form has
+/// each archive, too.
+fn tell(report: &Report, context: &Context) {
+    // The snapshots of a session stand together, but for archives of others that were lost.
+    for pushed in report.snapshots.chunk_by(|a, b| a.session_id == b.session_id) {
+        let archives: Vec<_> = pushed.iter().filter_map(|one| one.archive.as_ref()).collect();
+        if context.is_verbose {
+            archives.iter().for_each(|archive| tell_archive(archive, context));
+        }
+        let time = report.times.get(&pushed[0].session_id).copied();
+        tell_session(&pushed[0].session_id, &archives, time, context);
     }
     let stored = report.archives().count();
     let bytes: u64 = report.archives().map(|archive| archive.archive_bytes).sum();
@@ -287,23 +309,28 @@ fn tell(report: &Report, is_summed: bool, context: &Context) {
     };
     let archives = counted(stored, "archive", "archives");
     let url = Shown::bytes(report.url.as_bytes());
-    context.say(format_args!("{url}: {archives} stored, {}{there}", byte_size(bytes)));
+    let size = size_and_rate(bytes, report.times.values().sum());
+    context.say(format_args!("{url}: {archives} stored, {size}{there}"));
 }
 
-fn tell_sessions(report: &Report, context: &Context) {
-    // The snapshots of a session stand together.
-    for pushed in report.snapshots.chunk_by(|a, b| a.session_id == b.session_id) {
-        let archives: Vec<_> = pushed.iter().filter_map(|one| one.archive.as_ref()).collect();
-        let Some(first) = archives.first() else { continue };
-        let bytes: u64 = archives.iter().map(|archive| archive.archive_bytes).sum();
-        let sealed = if first.is_encrypted { "encrypted" } else { "not encrypted" };
-        context.say(format_args!(
-            "session {}: {}, {}, {sealed}",
-            pushed[0].session_id,
-            counted(archives.len(), "archive", "archives"),
-            byte_size(bytes)
-        ));
-    }
+fn tell_session(
+    session: &str,
+    archives: &[&ArchiveReport],
+    time: Option<Duration>,
+    context: &Context,
+) {
+    let Some(first) = archives.first() else { return };
+    let bytes: u64 = archives.iter().map(|archive| archive.archive_bytes).sum();
+    let sealed = if first.is_encrypted { "encrypted" } else { "not encrypted" };
+    let full = archives.iter().find_map(|archive| Some((archive, archive.full?.words()?)));
+    let full = full.map_or_else(String::new, |(archive, words)| {
+        format!("; snapshot {} is full, because {words}", archive.id.number())
+    });
+    context.say(format_args!(
+        "session {session}: {}, {}, {sealed}{full}",
+        counted(archives.len(), "archive", "archives"),
+        size_and_rate(bytes, time.unwrap_or_default())
+    ));
 }
 
 fn tell_archive(archive: &ArchiveReport, context: &Context) {

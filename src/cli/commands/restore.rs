@@ -27,6 +27,8 @@ use nono_engine::restore::{
 };
 use nono_engine::session::{Catalog, Purpose};
 use nono_engine::snapshot::SessionDir;
+#[cfg(feature = "archive")]
+use nono_engine::snapshot::SnapshotManager;
 use nono_engine::sys::{self, FileKind};
 
 /// Maximum number of snapshots that an error names.
@@ -278,6 +280,26 @@ fn restore(args: &RestoreArgs, part: &Part, catalog: &Catalog, context: &Context
     work.run_asked(&plan, &format!("restore {what} to {state}?"), context)
 }
 
+/// Copies a whole state into a directory. Where it is that of one directory, its files lie directly
+/// in there.
+///
+/// # Errors
+/// When the directory is in use, or the state cannot be read.
+#[cfg(feature = "archive")]
+pub(in crate::cli::commands) fn copy_state(
+    session: &SessionDir,
+    number: u64,
+    to: &Path,
+    context: &Context,
+) -> Result<CopyReport, CliError> {
+    let to = sys::plain_absolute(to, &sys::current_dir()?);
+    let bar = Bar::new(context, "restoring");
+    let manager = SnapshotManager::open(session.path())?.with_progress(bar.clone());
+    let copied = manager.copy_out(number, &to, &CopyOptions::default());
+    bar.finish();
+    Ok(copied?)
+}
+
 /// Refuses a place in any recorded project, where a copy would overwrite what no snapshot holds.
 fn refuse_projects(to: &Path, catalog: &Catalog) -> Result<(), CliError> {
     let real = sys::real_or_future_path(to);
@@ -306,7 +328,12 @@ fn baseline(session: &SessionDir) -> Result<u64, CliError> {
     Err(CliError::from(missing).with_hint(format!("these can be restored: {shown}{more}")))
 }
 
-fn print_copy(report: &CopyReport, json: bool, context: &Context) -> Outcome {
+/// Says what a copy holds, and what it lacks.
+pub(in crate::cli::commands) fn print_copy(
+    report: &CopyReport,
+    json: bool,
+    context: &Context,
+) -> Outcome {
     if json {
         context.json(report)?;
     } else {

@@ -16,8 +16,11 @@ mod provider;
 mod pulling;
 mod pushing;
 mod removing_damaged;
+mod scale;
 mod secrets;
 mod settings;
+mod sharing;
+mod single;
 mod steps;
 mod verifying;
 
@@ -73,6 +76,11 @@ impl Travel {
     fn with_server(mut self) -> Option<Self> {
         self.server = Some(ObjectServer::start()?);
         Some(self)
+    }
+
+    fn at(mut self, server: ObjectServer) -> Self {
+        self.server = Some(server);
+        self
     }
 
     fn server(&self) -> &ObjectServer {
@@ -209,6 +217,8 @@ pub fn archives(place: &Path, session: &str) -> Vec<String> {
     let listed = fs::read_dir(place.join(session)).into_iter().flatten();
     let mut names: Vec<_> =
         listed.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    // References of other sessions lie beside them.
+    names.retain(|name| !name.starts_with("needed-by-"));
     names.sort();
     names
 }

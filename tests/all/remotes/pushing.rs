@@ -67,7 +67,11 @@ fn a_push_says_what_changed_what_it_saved_and_what_was_stored() {
     travel.change(1, 2, 50);
     fs::remove_file(travel.fixture.project().join(name(30))).unwrap();
     travel.snapshot();
-    let said = travel.nono(&["push", "disk", &travel.session]).success();
+    let quiet = travel.plain_directory("other");
+    let pushed = travel.nono(&["--quiet", "push", "other", &travel.session]).success();
+    assert_eq!((&*pushed.stdout, &*pushed.stderr), ("", ""));
+    assert_eq!(archives(&quiet, &travel.session).len(), 2);
+    let said = travel.nono(&["--verbose", "push", "disk", &travel.session]).success();
     for line in [
         "Changes: +1 added, ~2 modified, -1 removed, 47 unchanged",
         "vs full snapshot",
@@ -77,6 +81,53 @@ fn a_push_says_what_changed_what_it_saved_and_what_was_stored() {
     ] {
         assert!(said.stderr.contains(line), "{line:?} is not in {}", said.stderr);
     }
+}
+
+#[test]
+fn each_session_is_one_line_with_its_bytes_and_their_rate_and_all_of_them_another_one() {
+    let travel = Travel::with(2, 50, 1);
+    travel.directory("disk");
+    let other = travel.nono(&["snapshot", "--json"]).success().json();
+    let other = other["session_id"].as_str().unwrap();
+    let push = ["push", "disk", &travel.session, other];
+    let said = travel.nono(&push).success();
+    let lines: Vec<&str> = said.stderr.lines().collect();
+    let [first, second, total] = lines[..] else { panic!("{}", said.stderr) };
+    for (line, session) in [(first, &*travel.session), (second, other)] {
+        assert!(line.starts_with(&format!("nono: session {session}: ")), "{line}");
+        assert!(line.contains("B/s), encrypted"), "{line}");
+    }
+    assert!(total.contains("3 archives stored, ") && total.contains("B/s)"), "{total}");
+    let root = travel.fixture.path("store");
+    let pull = super::pull(root.to_str().unwrap(), "disk", &travel.session, travel.identity());
+    let said = travel.nono(&pull).success();
+    let lines: Vec<&str> = said.stderr.lines().collect();
+    assert!(lines[0].contains(&travel.session) && lines[0].contains("B/s)"), "{}", said.stderr);
+    assert!(lines[1].contains("2 archives read, "), "{}", said.stderr);
+    let root = travel.fixture.path("quiet");
+    let pull = super::pull(root.to_str().unwrap(), "disk", &travel.session, travel.identity());
+    let said = travel.nono(&[&["--quiet"], &pull[..]].concat()).success();
+    assert_eq!((&*said.stdout, &*said.stderr), ("", ""));
+}
+
+#[test]
+fn a_limit_of_uploads_keeps_a_push_below_a_rate() {
+    let travel = Travel::with(1, 3, 0).with_server();
+    let Some(travel) = travel else { return };
+    travel.fixture.write("noise", crate::fixture::noise(600 << 10, 1));
+    travel.snapshot();
+    travel.directory("disk");
+    travel.cloud("cloud");
+    for remote in ["disk", "cloud"] {
+        let begin = std::time::Instant::now();
+        let push = ["push", remote, &format!("{}/1", travel.session), "--limit-upload", "300K"];
+        travel.nono(&push).success();
+        // Without the limit, it takes far less.
+        assert!(begin.elapsed().as_millis() >= 2000, "{remote}: {:?}", begin.elapsed());
+        travel.verify(remote).success();
+    }
+    let push = ["push", "disk", &travel.session, "--limit-upload", "fast"];
+    travel.nono(&push).fails(2, "500K");
 }
 
 #[test]
@@ -116,7 +167,8 @@ fn a_delta_depends_on_what_is_here_and_a_full_archive_says_why_it_is_one() {
             travel.pull("disk", &root, &format!("{session}/{number}")).success();
         }
         fs::remove_file(&gone).unwrap();
-        let push = ["--root", root.to_str().unwrap(), "push", "disk", &format!("{session}/3")];
+        let root = root.to_str().unwrap();
+        let push = ["--root", root, "--verbose", "push", "disk", &format!("{session}/3")];
         let pushed = travel.nono(&push).success();
         assert!(pushed.stderr.contains(said), "{}", pushed.stderr);
         let stored = place.join(session).join(archive);

@@ -5,14 +5,19 @@ mod client;
 mod connection;
 mod directory;
 mod download;
+mod limited;
 mod masking;
 mod refusals;
 mod runtime;
 mod shared_credentials;
 mod upload;
+mod web;
 
 use std::io::{self, Read, Write};
+use std::num::NonZeroU64;
 
+use self::limited::Limited;
+pub use self::web::fetch;
 use super::address::Address;
 use super::error::RemoteError;
 use nono_engine::progress::Progress;
@@ -32,6 +37,8 @@ pub type Source<'a> = dyn FnMut(&mut dyn Write) -> io::Result<()> + 'a;
 /// An open remote.
 pub struct Place {
     address: Address,
+    /// Most bytes that go up in a second.
+    upload_limit: Option<NonZeroU64>,
     backend: Box<dyn Backend>,
 }
 
@@ -80,7 +87,14 @@ impl Place {
             Address::Directory(path) => Box::new(directory::Directory::open(path, make)?),
             Address::Bucket(bucket) => Box::new(bucket::Cloud::open(bucket, address.to_string())?),
         };
-        Ok(Self { address: address.clone(), backend })
+        Ok(Self { address: address.clone(), upload_limit: None, backend })
+    }
+
+    /// Limits the bytes of new objects that go up in a second.
+    #[must_use]
+    pub fn with_upload_limit(mut self, bytes_per_second: Option<NonZeroU64>) -> Self {
+        self.upload_limit = bytes_per_second;
+        self
     }
 
     /// Asks the place for the beginning of its list: whether it is there and lets this user read.
@@ -128,7 +142,11 @@ impl Place {
         source: &mut Source<'_>,
         progress: &dyn Progress,
     ) -> Result<Option<u64>, RemoteError> {
-        self.backend.put_new(key, source, progress)
+        let Some(limit) = self.upload_limit else {
+            return self.backend.put_new(key, source, progress);
+        };
+        let mut limited = |out: &mut dyn Write| source(&mut Limited::new(out, limit, progress));
+        self.backend.put_new(key, &mut limited, progress)
     }
 
     /// Opens an object for reading, once from its beginning to its end.

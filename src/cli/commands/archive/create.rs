@@ -9,11 +9,15 @@ use clap::Args;
 use super::reader;
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
+#[cfg(feature = "ui")]
+use crate::cli::args::real_home;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::cli::sealing::{UnsealArgs, encryption_of, identities};
+#[cfg(feature = "ui")]
+use crate::cli::ui::{Exported, export};
 use crate::config::RemoteEncryption;
 use nono_archive::{ArchiveError, ArchivePlan, ArchiveReport, Encryption, FullReason, Parent};
 use nono_engine::path_text::Shown;
@@ -51,6 +55,10 @@ pub(in crate::cli) struct CreateArgs {
     /// A file with keys that open the parent (repeatable)
     #[arg(long, short, value_name = "FILE", requires = "parent")]
     identity: Vec<PathBuf>,
+    /// Also write the session as a page into this directory; the page is not encrypted
+    #[cfg(feature = "ui")]
+    #[arg(long, value_name = "DIR")]
+    page: Option<PathBuf>,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -73,7 +81,7 @@ pub(in crate::cli) fn run(args: &CreateArgs, store: &StoreArgs, context: &Contex
         (keys, _) => encryption_of(&RemoteEncryption::Recipients(keys.to_vec()))?,
     };
     let parent = match &args.parent {
-        Some(path) => Ok(parent(args, path, &session.id())?),
+        Some(path) => Ok(parent(args, path)?),
         None if args.full => Err(FullReason::Asked),
         None => Err(FullReason::NoParent),
     };
@@ -92,6 +100,15 @@ pub(in crate::cli) fn run(args: &CreateArgs, store: &StoreArgs, context: &Contex
         context.json(&report)?;
     } else {
         tell(&report, context);
+    }
+    #[cfg(feature = "ui")]
+    if let Some(page) = &args.page {
+        let page = sys::plain_absolute(page, &sys::current_dir()?);
+        let Exported { path, bytes } = export(&session, &page, &[], store.catalog()?, real_home())?;
+        context.say(format_args!("page: {} ({})", Shown::path(&path), byte_size(bytes)));
+        if report.is_encrypted {
+            context.warn("the page is not encrypted, as the archive is");
+        }
     }
     Ok(0)
 }
@@ -183,20 +200,12 @@ fn place(path: &Path) -> Result<(Dir, Vec<u8>), CliError> {
 }
 
 /// The facts in the archive of the parent.
-fn parent(args: &CreateArgs, path: &Path, session: &str) -> Result<Parent, CliError> {
+fn parent(args: &CreateArgs, path: &Path) -> Result<Parent, CliError> {
     let CreateArgs { identity, passphrase_file, .. } = args;
     let keys = UnsealArgs { identity: identity.clone(), passphrase_file: passphrase_file.clone() };
     let open = reader(path, &identities(&keys, None)?)?;
     let head = open.head();
-    if head.id.session() != session {
-        return Err(CliError::failed(format!(
-            "{} holds {}, which is of another session than {session}",
-            Shown::path(path),
-            head.id
-        )));
-    }
-    let base = head.base.number();
-    Ok(Parent { number: head.id.number(), base, depth: head.chain_depth })
+    Ok(Parent { id: head.id.clone(), base: head.base.clone(), depth: head.chain_depth })
 }
 
 /// The reason for a full archive, where a user might expect a delta.

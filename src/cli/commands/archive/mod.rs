@@ -5,6 +5,7 @@ mod import;
 mod show;
 
 pub(in crate::cli::commands) use create::because;
+pub(in crate::cli::commands) use import::{import_files, tell_imported};
 use std::io::{self, Read};
 use std::path::Path;
 

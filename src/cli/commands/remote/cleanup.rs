@@ -1,6 +1,6 @@
 //! `nono remote cleanup`: old archives go, and what a kept snapshot needs stays.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use clap::Args;
@@ -12,7 +12,7 @@ use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::cli::sealing::Target;
-use nono_archive::ArchiveName;
+use nono_archive::{ArchiveError, ArchiveId, ArchiveName};
 use nono_engine::counted::counted;
 use nono_engine::path_text::Shown;
 use nono_engine::progress::{Amount, Progress, Stage};
@@ -61,17 +61,18 @@ pub(in crate::cli) fn run(args: &CleanupArgs, context: &Context) -> Outcome {
     if !args.dry_run {
         place.clear_leftovers(&*bar)?;
     }
-    let inventory = target.inventory(&place, &*bar)?;
-    if let Some(id) = args.ids.iter().find(|id| !inventory.sessions.contains_key(*id)) {
+    let inventory = target.inventory_around(&place, &args.ids, &*bar)?;
+    let archives = &inventory.archives;
+    let sessions = archives.sessions();
+    if let Some(id) = args.ids.iter().find(|id| !sessions.contains(id.as_str())) {
         let id = Shown::bytes(id.as_bytes());
         return Err(CliError::failed(format!("the remote has no session {id}"))
             .with_hint(format!("`nono remote show {}` lists the whole ids", target.name)));
     }
-    let (mut going, mut needed) = (Vec::new(), Vec::new());
-    let (dated, undated): (Vec<_>, Vec<_>) =
-        inventory.sessions.keys().partition(|id| tells_time(id));
+    let (dated, undated): (Vec<&str>, Vec<&str>) =
+        sessions.iter().copied().partition(|id| tells_time(id));
     let keep_sessions = args.keep_sessions.unwrap_or(usize::MAX);
-    let mut newest: BTreeSet<&String> = dated.into_iter().rev().take(keep_sessions).collect();
+    let mut newest: BTreeSet<&str> = dated.into_iter().rev().take(keep_sessions).collect();
     if args.keep_sessions.is_some() {
         for id in &undated {
             let id = Shown::bytes(id.as_bytes());
@@ -81,27 +82,26 @@ pub(in crate::cli) fn run(args: &CleanupArgs, context: &Context) -> Outcome {
         }
     }
     newest.extend(undated);
-    for (id, held) in &inventory.sessions {
-        if !args.ids.is_empty() && !args.ids.contains(id) {
-            continue;
-        }
+    let is_asked = |id: &str| args.ids.is_empty() || args.ids.iter().any(|asked| asked == id);
+    let mut wanted = BTreeSet::new();
+    for id in sessions.iter().filter(|id| is_asked(id)) {
         let count = match newest.contains(id) {
             true => args.keep.unwrap_or(usize::MAX),
             false => 0,
         };
-        let available = held.available();
-        let available = available.iter().rev().map(|(number, _)| *number);
-        let wanted: BTreeSet<u64> = available.take(count).collect();
-        let removable: BTreeSet<&ArchiveName> = held.removable(&wanted).into_iter().collect();
-        let stays = held
-            .all()
-            .map(|(name, _)| name)
-            .filter(|name| !wanted.contains(&name.id.number()) && !removable.contains(name));
-        needed.extend(stays.map(ToString::to_string));
-        // Newest first: a delta goes before what it depends on.
-        let goes = held.all().rev().filter(|(name, _)| removable.contains(name));
-        going.extend(goes.map(|(name, size_bytes)| (name.to_string(), size_bytes)));
+        let available = archives.available(id).map_err(ArchiveError::from)?;
+        for (number, _) in available.iter().rev().take(count) {
+            wanted.insert(ArchiveId::new(id, *number).map_err(ArchiveError::from)?);
+        }
     }
+    let going = archives.removable(&wanted, is_asked);
+    let removable: BTreeSet<&ArchiveName> = going.iter().copied().collect();
+    let needed = archives.all().map(|(name, _)| name);
+    let needed = needed.filter(|name| is_asked(name.id.session()));
+    let needed = needed.filter(|name| !wanted.contains(&name.id) && !removable.contains(name));
+    let needed = needed.map(ToString::to_string).collect();
+    let sizes: BTreeMap<&ArchiveName, u64> = archives.all().collect();
+    let references = inventory.references_after(&removable, is_asked);
     if !args.dry_run && !args.yes && !going.is_empty() && !confirm(&going, context)? {
         bar.finish();
         context.say("nothing was removed");
@@ -116,7 +116,8 @@ pub(in crate::cli) fn run(args: &CleanupArgs, context: &Context) -> Outcome {
         needed,
         bytes_freed: 0,
     };
-    for (key, size_bytes) in going {
+    for name in going {
+        let key = name.to_string();
         if !args.dry_run {
             place.remove(&key, &*bar).map_err(|error| {
                 let count = report.removed.len();
@@ -126,7 +127,10 @@ pub(in crate::cli) fn run(args: &CleanupArgs, context: &Context) -> Outcome {
         }
         bar.advance(1, 0);
         report.removed.push(key);
-        report.bytes_freed += size_bytes;
+        report.bytes_freed += sizes.get(name).copied().unwrap_or_default();
+    }
+    for key in references.iter().filter(|_| !args.dry_run) {
+        place.remove(key, &*bar)?;
     }
     bar.finish();
     if args.json {
@@ -158,7 +162,7 @@ fn tells_time(id: &str) -> bool {
 }
 
 /// Asks whether these archives may go.
-fn confirm(going: &[(String, u64)], context: &Context) -> Result<bool, CliError> {
+fn confirm(going: &[&ArchiveName], context: &Context) -> Result<bool, CliError> {
     let archives = counted(going.len() as u64, "archive", "archives");
     if !context.stdin_is_terminal {
         let message = format!(

@@ -26,12 +26,13 @@ impl Damage {
         place: &Place,
         inventory: &Inventory,
         checks: &BTreeMap<String, CheckReport>,
+        is_asked: impl Fn(&str) -> bool,
         root: &Path,
         identities: &Identities,
         progress: &dyn Progress,
     ) -> Result<Self, RemoteError> {
         let mut damage = Self { going: BTreeMap::new(), staying: Vec::new() };
-        for id in inventory.session_ids() {
+        for id in inventory.session_ids().into_iter().filter(|id| is_asked(id)) {
             // A session of which everything was cut off was not read.
             let unread = CheckReport::default();
             let checked = checks.get(id).unwrap_or(&unread);

@@ -7,11 +7,12 @@ use serde::Serialize;
 
 use crate::cli::Outcome;
 use crate::cli::context::{BOLD, Context, YELLOW};
+use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::cli::sealing::{Target, encryption_words};
-use nono_archive::ArchiveName;
-use nono_archive::remote::SessionArchives;
+use nono_archive::remote::Archives;
+use nono_archive::{ArchiveId, ArchiveName};
 use nono_engine::counted::counted;
 use nono_engine::path_text::Shown;
 
@@ -21,6 +22,9 @@ pub(in crate::cli) struct ShowArgs {
     /// Name of a remote, a URL, or a path
     #[arg(value_name = "NAME")]
     remote: String,
+    /// Sessions to show, by their whole ids [default: all]
+    #[arg(value_name = "ID")]
+    ids: Vec<String>,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
@@ -66,17 +70,24 @@ pub(in crate::cli) fn run(args: &ShowArgs, context: &Context) -> Outcome {
     let target = Target::find(Some(&args.remote))?;
     let place = target.open(false)?;
     let bar = Bar::new(context, "looking at the remote");
-    let inventory = target.inventory(&place, &*bar);
+    let inventory = target.inventory(&place, &args.ids, &*bar);
     bar.finish();
     let inventory = inventory?;
-    let sessions: Vec<Session> =
-        inventory.sessions.iter().map(|(id, archives)| session(id, archives)).collect();
+    let archives = &inventory.archives;
+    let is_asked = |id: &str| args.ids.is_empty() || args.ids.iter().any(|asked| asked == id);
+    let ids = archives.sessions().into_iter().filter(|id| is_asked(id));
+    let sessions: Vec<Session> = ids.map(|id| session(id, archives)).collect();
+    if let Some(id) = args.ids.iter().find(|id| !archives.sessions().contains(id.as_str())) {
+        let id = Shown::bytes(id.as_bytes());
+        return Err(CliError::failed(format!("the remote has no session {id}")));
+    }
     let report = Report {
         remote: target.name.clone(),
         url: place.address().to_string(),
         encryption: target.encryption.clone(),
         size_bytes: sessions.iter().map(|session| session.size_bytes).sum(),
-        archive_count: inventory.sessions.values().map(|held| held.all().count() as u64).sum(),
+        archive_count: archives.all().filter(|(name, _)| is_asked(name.id.session())).count()
+            as u64,
         sessions,
         cut_off: inventory.cut_off.iter().map(ToString::to_string).collect(),
         foreign: inventory.foreign,
@@ -91,9 +102,9 @@ pub(in crate::cli) fn run(args: &ShowArgs, context: &Context) -> Outcome {
     Ok(0)
 }
 
-fn session(id: &str, archives: &SessionArchives) -> Session {
+fn session(id: &str, archives: &Archives) -> Session {
     let snapshot = |number: u64| {
-        let chain = archives.id(number).map_err(|error| error.to_string());
+        let chain = ArchiveId::new(id, number).map_err(|error| error.to_string());
         let chain = chain.and_then(|id| archives.chain(&id).map_err(|error| error.to_string()));
         let names = |chain: &Vec<&ArchiveName>| {
             chain.iter().rev().map(ToString::to_string).collect::<Vec<_>>()
@@ -106,8 +117,8 @@ fn session(id: &str, archives: &SessionArchives) -> Session {
     };
     Session {
         session_id: id.to_owned(),
-        size_bytes: archives.size_bytes(),
-        snapshots: archives.numbers().into_iter().map(snapshot).collect(),
+        size_bytes: archives.size_bytes_of(id),
+        snapshots: archives.numbers(id).into_iter().map(snapshot).collect(),
     }
 }
 

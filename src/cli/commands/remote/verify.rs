@@ -1,7 +1,7 @@
 //! `nono remote verify`: every archive is read, and every chain is judged. Damaged archives go if
 //! they are to, and if a push can store them again.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::io::Write;
 
 use clap::Args;
@@ -75,7 +75,7 @@ pub(in crate::cli) fn run(args: &VerifyArgs, store: &StoreArgs, context: &Contex
     let place = target.open(false)?;
     let bar = Bar::new(context, "verifying the remote");
     let identities = identities.with_key_of(&place, &*bar)?;
-    let mut inventory = target.inventory(&place, &*bar)?;
+    let mut inventory = target.inventory(&place, &args.ids, &*bar)?;
     let known = inventory.session_ids();
     let is_there = |id: &String| known.contains(id.as_str()) || inventory.linked.contains(id);
     if let Some(id) = args.ids.iter().find(|id| !is_there(id)) {
@@ -83,19 +83,19 @@ pub(in crate::cli) fn run(args: &VerifyArgs, store: &StoreArgs, context: &Contex
         return Err(CliError::failed(format!("the remote has no session {id}")));
     }
     let is_asked = |id: &String| args.ids.is_empty() || args.ids.contains(id);
-    inventory.sessions.retain(|id, _| is_asked(id));
-    target.needs_key(inventory.sessions.values(), &identities)?;
+    let sessions = inventory.archives.sessions().into_iter().map(str::to_owned);
+    let sessions: BTreeSet<String> = sessions.filter(is_asked).collect();
+    let names = sessions.iter().flat_map(|id| inventory.archives.of_session(id));
+    target.needs_key(names.map(|(name, _)| name), &identities)?;
     let mut report = Report { remote: target.name.clone(), ..Report::default() };
     inventory.cut_off.retain(|name| is_asked(&name.id.session().to_owned()));
-    let mut checks = BTreeMap::new();
-    for (id, held) in &inventory.sessions {
-        let checked = check(&place, id, held, &identities, &*bar)?;
+    let checks = check(&place, &inventory.archives, &sessions, &identities, &*bar)?;
+    for checked in checks.values() {
         report.session_count += 1;
         report.snapshot_count += checked.available.len() as u64;
         report.archives_checked += checked.archives_checked;
         report.bytes_checked += checked.bytes_checked;
         report.problems.extend(checked.problems.iter().cloned());
-        checks.insert(id.clone(), checked);
     }
     report.problems.extend(inventory.cut_off.iter().map(RemoteProblem::cut_off));
     report.unencrypted = std::mem::take(&mut inventory.unencrypted);
@@ -107,7 +107,10 @@ pub(in crate::cli) fn run(args: &VerifyArgs, store: &StoreArgs, context: &Contex
     let damage = match args.remove_damaged {
         true => {
             let root = store.catalog()?.root().to_owned();
-            Some(Damage::sort(&place, &inventory, &checks, &root, &identities, &*bar)?)
+            Some({
+                let is_asked = |id: &str| args.ids.is_empty() || args.ids.iter().any(|it| it == id);
+                Damage::sort(&place, &inventory, &checks, is_asked, &root, &identities, &*bar)?
+            })
         }
         false => None,
     };

@@ -1,0 +1,68 @@
+//! Archives that were lost are stored again, where archives of others depend on them.
+//!
+//! One lost archive breaks each chain that goes through it, over sessions. A push meets broken
+//! chains in the sessions that it lists. Where the store here holds what is missing, and the history
+//! is the same, the push stores it: every chain that needed it can be had again.
+
+use std::collections::BTreeSet;
+
+use super::archives::ChainError;
+use super::error::RemoteError;
+use super::push::{PushOutcome, PushedSnapshot, Pushing};
+use crate::ArchiveId;
+
+impl Pushing<'_> {
+    /// Stores archives again that were lost, and on which chains of a session depend: whatever else
+    /// depends on them can be had again, too. Archives of the pushed session follow in their turn.
+    pub(super) fn heal(&mut self, session: &str) -> Result<(), RemoteError> {
+        while let Some(missing) = self.missing_link(session) {
+            self.healing.insert(missing.clone());
+            if !self.is_of_here(missing.session())? {
+                continue;
+            }
+            match self.push(&missing) {
+                Ok(archive) => self.healed.push(PushedSnapshot {
+                    session_id: missing.session().to_owned(),
+                    snapshot: missing.number(),
+                    outcome: match &archive {
+                        Some(_) => PushOutcome::Stored,
+                        None => PushOutcome::AlreadyThere,
+                    },
+                    archive,
+                }),
+                // Another machine went on with that session: its push can store the link.
+                Err(RemoteError::Diverged { .. } | RemoteError::Unusable { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// A snapshot that is here, is none of the pushed session, and whose archive chains of `session`
+    /// lack.
+    fn missing_link(&mut self, session: &str) -> Option<ArchiveId> {
+        let Self { inventory, histories, request, healing, .. } = self;
+        let own = request.session.id();
+        let archives = &inventory.archives;
+        let lost =
+            archives.of_session(session).filter_map(|(name, _)| match archives.chain(&name.id) {
+                Err(ChainError::MissingParent { missing, .. }) => Some(missing),
+                _ => None,
+            });
+        let lost: BTreeSet<ArchiveId> = lost.collect();
+        let mut lost = lost.into_iter().filter(|id| id.session() != own);
+        lost.find(|id| !healing.contains(id) && histories.holds(id))
+    }
+
+    /// Whether the archives of a session at the place are of its history here, as far as its newest
+    /// common one tells.
+    fn is_of_here(&mut self, session: &str) -> Result<bool, RemoteError> {
+        if !self.listed.contains(session) {
+            self.list_with_parents(session)?;
+        }
+        match self.newest_common(session) {
+            Some(newest) => self.is_same(&newest),
+            None => Ok(true),
+        }
+    }
+}
