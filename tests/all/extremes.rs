@@ -127,12 +127,12 @@ fn a_tree_200_directories_deep_comes_back() {
 }
 
 /// A small file system of its own, as a real disk that can be full. `None` where it cannot be made.
-struct SmallDisk {
-    mount_point: PathBuf,
+pub struct SmallDisk {
+    pub mount_point: PathBuf,
 }
 
 impl SmallDisk {
-    fn new(temp: &Path, kind: &str, megabytes: u64) -> Option<Self> {
+    pub fn new(temp: &Path, kind: &str, megabytes: u64) -> Option<Self> {
         let image = temp.join(format!("{kind}.img"));
         let mount_point = temp.join(kind);
         fs::create_dir(&mount_point).unwrap();

@@ -1127,3 +1127,41 @@ fn a_hostile_layer_shows_nothing_of_another_place_in_a_mount() {
         fixture.nono(&["umount", point.to_str().unwrap()]).success();
     }
 }
+
+/// Nothing but nono flushes a layer. What a machine that went down may have lost is named, once.
+#[test]
+fn writes_that_a_machine_may_have_lost_are_named() {
+    for fixture in users() {
+        fixture.nono(&["fork", "one", "--", "sh", "-c", "echo early > early"]).success();
+        let document = dir_of(&fixture, "one").join("unflushed.json");
+        eventually("all is flushed", || !document.exists());
+        let mut staying = Staying::start(&fixture, "one", "echo late > late; echo x >> edited");
+        let text = fs::read_to_string(&document).unwrap();
+        let holder = fs::read_to_string(dir_of(&fixture, "one").join("holder.pid")).unwrap();
+        let all = [staying.0.id().to_string(), holder];
+        assert!(Command::new("kill").arg("-KILL").args(&all).status().unwrap().success());
+        staying.0.wait().unwrap();
+        // A kill loses nothing.
+        let shown = fixture.nono(&["fork", "show", "one"]).success();
+        assert!(!shown.says("went down"), "{}", shown.stderr);
+        assert!(document.exists());
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+        let other = text.replace(boot.trim(), "another");
+        assert_ne!(other, text);
+        fs::write(&document, other).unwrap();
+        for words in [&["fork", "show", "one"][..], &["fork", "enter", "one", "--", "true"]] {
+            let said = fixture.nono(words).success();
+            assert!(said.says("the machine went down before"), "{}", said.stderr);
+            let project = fs::canonicalize(fixture.project()).unwrap();
+            for name in ["late", "edited"] {
+                let path = format!("may be damaged: {}", project.join(name).display());
+                assert!(said.says(&path), "{}", said.stderr);
+            }
+            assert!(!said.stderr.contains("early"), "{}", said.stderr);
+        }
+        let again = inside(&fixture, "one", "cat early late edited").success();
+        assert_eq!(again.stdout, "early\nlate\nold\nx\n");
+        assert!(!again.says("went down"), "{}", again.stderr);
+        eventually("all is flushed", || !document.exists());
+    }
+}

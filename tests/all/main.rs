@@ -36,6 +36,7 @@ mod fixture;
 mod fork_killed;
 mod fork_merge;
 mod fork_names;
+mod fork_places;
 mod forks;
 mod full_disks;
 mod full_store;

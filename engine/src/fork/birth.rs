@@ -18,8 +18,10 @@ use super::store::{
 use crate::layout;
 use crate::manifest::{NotCaptured, SnapshotManifest};
 use crate::object::Node;
+use crate::path_text::Shown;
+use crate::restore::CopyOptions;
 use crate::session::{Catalog, SessionStatus};
-use crate::snapshot::{SessionDir, SessionOrigin};
+use crate::snapshot::{SessionDir, SessionOrigin, SnapshotManager};
 use crate::store::{LocalStore, read_root_tree};
 use crate::sys::{self, Dir, FileKind, FileLock};
 
@@ -44,6 +46,9 @@ pub struct NewFork<'a> {
     pub from: &'a str,
     /// Whether it goes with the process that makes it.
     pub throw_away: bool,
+    /// Whether its layers are copies of the recorded state. They share blocks with the store where
+    /// the file system can.
+    pub copied: bool,
 }
 
 impl Birth {
@@ -79,7 +84,7 @@ impl Birth {
     }
 
     fn try_make(&mut self, new: &NewFork<'_>) -> Result<(Fork, FileLock), ForkError> {
-        let (forks, NewFork { name, session, from, throw_away }) = (&self.forks, *new);
+        let (forks, NewFork { name, session, from, throw_away, copied }) = (&self.forks, *new);
         let base = session.manifest(0)?.manifest;
         let paths: Vec<PathBuf> = base.roots.iter().map(|root| root.path.clone()).collect();
         forks.check_new_name(name, &paths)?;
@@ -88,7 +93,10 @@ impl Birth {
         let gone = || ForkError::NotFound { name: name.to_owned() };
         let hidden = self.hidden.clone().ok_or_else(gone)?;
         let own = dir.open_dir(hidden.as_bytes())?;
-        let layers = make_layers(&own, &base, &store)?;
+        let layers = match copied {
+            true => make_copies(&own, &base, session)?,
+            false => make_layers(&own, &base, &store)?,
+        };
         let document = ForkDocument {
             format_version: FORMAT_VERSION,
             name: name.to_owned(),
@@ -243,6 +251,39 @@ fn make_layers(
         let stat = Dir::open(&path)?.stat_self()?;
         layer.inode(UPPER.as_bytes())?.set_mode(stat.mode)?;
         layers.push(Layer { path, lower: Lower::Live });
+    }
+    Ok(layers)
+}
+
+/// Copies each tracked path of the state into a layer.
+fn make_copies(
+    own: &Dir,
+    base: &SnapshotManifest,
+    session: &SessionDir,
+) -> Result<Vec<Layer>, ForkError> {
+    own.make_dir(LAYERS, 0o700)?;
+    let dir = own.open_dir(LAYERS)?;
+    let manager = SnapshotManager::open(session.path())?;
+    let mut layers = Vec::new();
+    for tracked in &base.roots {
+        let root = read_root_tree(manager.store(), &base.merkle_root)?;
+        let entry = root.get(tracked.path.as_os_str().as_bytes());
+        if !entry.is_some_and(|entry| matches!(entry.node, Node::Directory { .. })) {
+            return Err(ForkError::NotADirectory { path: tracked.path.clone() });
+        }
+        let layer = make_layer(&dir, layers.len())?;
+        let options = CopyOptions {
+            base: Some(tracked.path.clone()),
+            in_store: true,
+            ..CopyOptions::default()
+        };
+        let copied = manager.copy_out(0, &layer.path().join(UPPER), &options);
+        let report = copied.map_err(|error| ForkError::Copy { reason: error.to_string() })?;
+        if let Some(skipped) = report.skipped.first() {
+            let reason = format!("{}: {}", Shown::path(&skipped.path), skipped.reason);
+            return Err(ForkError::Copy { reason });
+        }
+        layers.push(Layer { path: tracked.path.clone(), lower: Lower::Copied });
     }
     Ok(layers)
 }

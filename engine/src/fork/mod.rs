@@ -9,6 +9,7 @@
 //!   SESSION/                       locked (shared) by each process that uses the fork
 //!     fork.json                    name, session, begin, layers
 //!     start  holder  holder.pid    locks of the process that holds the mounts, and its number
+//!     unflushed.json               since when the layers may be unflushed, in which run of the machine
 //!     base/                        where that process mounts the recorded state, for itself alone
 //!     layers/0/upper  layers/0/work
 //!   .new-…  .removed-…             forks that are not there yet, or no longer; locked as well
@@ -17,6 +18,7 @@
 //! Always true:
 //! - A fork has a session of its own. Its snapshot 0 is the state below, so the collector, `verify`
 //!   and the mount know that state as any other. It goes with the fork, and not before.
+//! - Where the kernel mounts no layer, a layer can hold a copy of the whole state.
 //! - A name belongs to the directories that the fork shows: two projects may have one each.
 //! - A killed process leaves a directory that no process locks, so another one clears it up.
 //! - A layer is untrusted: commands wrote it. An entry that overlayfs does not make is named
@@ -26,12 +28,15 @@
 mod birth;
 mod layer;
 mod merges;
+mod names;
+mod recording;
 mod session;
 mod state;
 mod store;
 #[cfg(test)]
 #[allow(clippy::disallowed_methods, reason = "tests plant what they look at")]
 mod tests;
+mod unflushed;
 
 use std::path::PathBuf;
 
@@ -43,11 +48,14 @@ use crate::sys;
 
 pub use birth::{Birth, NewFork};
 pub use layer::{NotTaken, NotTakenReason};
+pub use names::MAX_NAME_BYTES;
+pub use recording::ForkSnapshot;
 pub use session::{begin_now, begin_recorded};
+pub use state::ForkState;
 #[cfg(feature = "mount")]
 pub(crate) use state::LiveState;
-pub use state::{ForkSnapshot, ForkState};
-pub use store::{Fork, ForkDocument, Forks, HOLDER_PID, Layer, Lower, MAX_NAME_BYTES};
+pub use store::{Fork, ForkDocument, Forks, HOLDER_PID, Layer, Lower};
+pub use unflushed::{LostWrites, UnflushedUse};
 
 /// Why a fork cannot be made or used.
 #[derive(Debug, thiserror::Error)]
@@ -124,6 +132,12 @@ pub enum ForkError {
     /// Its state cannot be captured or recorded.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
+    /// The recorded state cannot be copied, or not as a whole.
+    #[error("the state below the fork cannot be copied: {reason}")]
+    Copy {
+        /// Why.
+        reason: String,
+    },
     /// The sessions of its store cannot be listed.
     #[error(transparent)]
     Catalog(#[from] CatalogError),

@@ -8,10 +8,8 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use jiff::Timestamp;
-use parking_lot::Mutex;
 
 use super::ForkError;
 use super::layer::{Merging, NotTaken, unmarked};
@@ -23,8 +21,7 @@ use crate::object::{ContentHash, LinkGroups, Node, RootEntry, RootTree};
 use crate::path_text::to_path;
 use crate::progress::Progress;
 use crate::snapshot::{
-    Budget, Capture, CaptureMeans, CaptureRequest, KnownState, NewCaches, RootRules, SnapshotError,
-    SnapshotManager, SnapshotRequest, StateSource, captured,
+    Budget, Capture, CaptureMeans, CaptureRequest, KnownState, NewCaches, RootRules, captured,
 };
 use crate::store::{
     LocalStore, ObjectSource, ObjectStore, OverlayStore, StoreError, read_links, read_root_tree,
@@ -77,66 +74,17 @@ impl LiveState {
     }
 }
 
-/// The state of a fork, recorded.
-#[derive(Debug)]
-pub struct ForkSnapshot {
-    /// The snapshot in the session of the fork.
-    pub manifest: SnapshotManifest,
-    /// Entries of the layers that are no part of it.
-    pub not_taken: Vec<NotTaken>,
-    /// Whether it was recorded now; else the last snapshot is this state.
-    pub is_new: bool,
-}
-
 /// A state that is in a store.
-struct Layered {
-    timestamp: Timestamp,
-    merkle_root: ContentHash,
-    totals: Totals,
-    not_captured: Vec<NotCaptured>,
-    unstable: Vec<PathBuf>,
-    not_taken: Vec<NotTaken>,
-    started: FileTime,
+pub(super) struct Layered {
+    pub(super) timestamp: Timestamp,
+    pub(super) merkle_root: ContentHash,
+    pub(super) totals: Totals,
+    pub(super) not_captured: Vec<NotCaptured>,
+    pub(super) unstable: Vec<PathBuf>,
+    pub(super) not_taken: Vec<NotTaken>,
+    pub(super) started: FileTime,
     /// The stat caches of the layers.
-    caches: NewCaches,
-}
-
-/// A fork, as what is recorded.
-struct ForkSource {
-    fork: Fork,
-    /// The refused entries of the last capture.
-    not_taken: Mutex<Vec<NotTaken>>,
-}
-
-impl ForkSource {
-    fn of(fork: &Fork) -> Self {
-        Self { fork: fork.clone(), not_taken: Mutex::default() }
-    }
-}
-
-impl StateSource for ForkSource {
-    fn capture(&self, means: CaptureMeans<'_>) -> Result<Capture, SnapshotError> {
-        let layered = self.fork.layered(means).map_err(|error| match error {
-            ForkError::Snapshot(error) => error,
-            ForkError::Store(error) => error.into(),
-            ForkError::Io(error) => StoreError::from(error).into(),
-            other => {
-                let (path, source) = (self.fork.path().to_owned(), std::io::Error::other(other));
-                StoreError::from(sys::Error { operation: "read the fork in", path, source }).into()
-            }
-        })?;
-        *self.not_taken.lock() = layered.not_taken;
-        Ok(Capture {
-            started: layered.started,
-            timestamp: layered.timestamp,
-            merkle_root: layered.merkle_root,
-            ignore_files: None,
-            totals: layered.totals,
-            not_captured: layered.not_captured,
-            unstable: layered.unstable,
-            caches: layered.caches,
-        })
-    }
+    pub(super) caches: NewCaches,
 }
 
 impl Fork {
@@ -209,52 +157,17 @@ impl Fork {
         Ok(hasher.finish())
     }
 
-    /// The manager that records states of the fork in its session, as others record those of a
-    /// directory. The fork must be [in use](Self::enter) as long as it lives.
-    ///
-    /// # Errors
-    /// The session cannot be opened.
-    pub fn manager(&self) -> Result<SnapshotManager, ForkError> {
-        self.recorder(&Arc::new(ForkSource::of(self)))
-    }
-
-    fn recorder(&self, source: &Arc<ForkSource>) -> Result<SnapshotManager, ForkError> {
-        let manager = SnapshotManager::open(self.session()?.path())?;
-        Ok(manager.with_source(Arc::clone(source) as Arc<dyn StateSource>))
-    }
-
-    /// Records the present state of the fork as a snapshot of its session, unless nothing changed
-    /// since the last one and no name is given.
-    ///
-    /// # Errors
-    /// As for [`state`](Self::state), or a store that cannot be written.
-    pub fn snapshot(
-        &self,
-        label: Option<String>,
-        progress: Arc<dyn Progress + Send>,
-        threads: usize,
-    ) -> Result<ForkSnapshot, ForkError> {
-        let _used = self.enter()?;
-        let source = Arc::new(ForkSource::of(self));
-        let manager = self.recorder(&source)?.with_progress(progress).with_threads(threads);
-        let if_changed = label.is_none();
-        let taken =
-            manager.record_state(SnapshotRequest { label, if_changed, ..Default::default() })?;
-        let not_taken = std::mem::take(&mut *source.not_taken.lock());
-        Ok(ForkSnapshot { manifest: taken.manifest().clone(), not_taken, is_new: taken.is_new() })
-    }
-
     /// Where the layer has a path that the fork shows.
     fn place_in_layer(&self, path: &[u8]) -> Option<PathBuf> {
         let layers = self.document().layers.iter().enumerate();
-        let mut recorded = layers.filter(|(_, layer)| layer.lower == Lower::Recorded);
+        let mut recorded = layers.filter(|(_, layer)| layer.lower != Lower::Live);
         recorded.find_map(|(number, layer)| {
             let inside = byte_path::relative_to(path, layer.path.as_os_str().as_bytes())?;
             Some(self.upper_path(number).join(to_path(inside)))
         })
     }
 
-    fn layered(&self, means: CaptureMeans<'_>) -> Result<Layered, ForkError> {
+    pub(super) fn layered(&self, means: CaptureMeans<'_>) -> Result<Layered, ForkError> {
         let CaptureMeans { baseline: base, store, cache, progress, threads } = means;
         let below = read_root_tree(store, &base.merkle_root)?;
         let sources = self.sources(base)?;
@@ -293,6 +206,9 @@ impl Fork {
             threads,
         })?;
         let layers = read_root_tree(store, &captured.merkle_root)?;
+        if self.is_copy() {
+            return self.copied(captured, &layers, &sources, store);
+        }
         let shown = |path: &Path| self.shown_path(&sources, path.as_os_str().as_bytes());
         let places: HashSet<Vec<u8>> =
             self.live_paths().map(|path| path.as_os_str().as_bytes().to_vec()).collect();
@@ -356,6 +272,54 @@ impl Fork {
         })
     }
 
+    /// The state of a fork whose layers are copies: what is in them.
+    fn copied(
+        &self,
+        captured: Capture,
+        layers: &RootTree,
+        sources: &[Source<'_>],
+        store: &dyn ObjectStore,
+    ) -> Result<Layered, ForkError> {
+        let shown = |path: &[u8]| self.shown_path(sources, path);
+        let mut entries = Vec::new();
+        for entry in &layers.entries {
+            if let Some(path) = shown(&entry.path) {
+                let path = path.as_os_str().as_bytes().into();
+                entries.push(RootEntry { path, ..entry.clone() });
+            }
+        }
+        entries.sort_by(|a, b| a.path.cmp(&b.path));
+        let groups = read_links(store, layers.links.as_ref())?;
+        let group = |group: &[Box<[u8]>]| {
+            let paths = group.iter().filter_map(|path| shown(path));
+            paths.map(|path| Box::from(path.as_os_str().as_bytes())).collect::<Vec<_>>()
+        };
+        let groups = LinkGroups::new(groups.groups().iter().map(|it| group(it)).collect());
+        let links = match groups.is_empty() {
+            true => None,
+            false => Some(store.write(&groups.encode())?.hash),
+        };
+        let merkle_root = store.write(&RootTree { entries, links }.encode())?.hash;
+        let left = |left: &NotCaptured| {
+            let path = shown(left.path.as_os_str().as_bytes())?;
+            Some(NotCaptured { path, ..left.clone() })
+        };
+        let mut not_captured: Vec<_> = captured.not_captured.iter().filter_map(left).collect();
+        not_captured.sort_by(|a, b| a.path.as_os_str().cmp(b.path.as_os_str()));
+        let unstable = captured.unstable.iter();
+        let unstable = unstable.filter_map(|path| shown(path.as_os_str().as_bytes()));
+        Ok(Layered {
+            timestamp: captured.timestamp,
+            merkle_root,
+            totals: captured.totals,
+            not_captured,
+            unstable: unstable.collect(),
+            not_taken: Vec::new(),
+            started: captured.started,
+            caches: captured.caches,
+        })
+    }
+
     /// The hard links of the state: those below that nothing changed, and those of the layers.
     fn link_groups(
         &self,
@@ -397,7 +361,7 @@ impl Fork {
         let mut sources = Vec::new();
         for (number, layer) in self.document().layers.iter().enumerate() {
             let tracked = base.roots.iter().find(|root| root.path == layer.path);
-            if let (Lower::Recorded, Some(tracked)) = (layer.lower, tracked) {
+            if let (Lower::Recorded | Lower::Copied, Some(tracked)) = (layer.lower, tracked) {
                 let upper = sys::real_path(&self.upper_path(number))?;
                 sources.push(Source { tracked: &tracked.path, root: tracked, upper });
             }

@@ -65,7 +65,7 @@ impl Place {
     }
 
     fn named(&self, name: &str, session: &SessionDir, from: &str) -> Result<Fork, ForkError> {
-        let new = NewFork { name, session, from, throw_away: false };
+        let new = NewFork { name, session, from, throw_away: false, copied: false };
         Ok(self.forks().expect()?.make(new)?.0)
     }
 
@@ -393,12 +393,11 @@ fn a_name_belongs_to_a_project() {
     assert!(matches!(of("work", "a"), Err(ForkError::Exists { .. })));
     let at = |here: &str| place.forks().here(&work.join(here));
     let session = |fork: &Fork| fork.document().session.clone();
-    // The nearest project above, whatever lies below.
+    // The nearest fork of the project here, whatever lies below.
     for (here, name, meant) in [
         ("", "a", &outer),
         ("dir", "a", &dir),
         ("dir/inner", "a", &dir),
-        ("other", "a", &outer),
         ("other", "b", &other),
         ("", "b", &other),
     ] {
@@ -411,6 +410,15 @@ fn a_name_belongs_to_a_project() {
         Err(ForkError::Elsewhere { projects, .. }) => assert_eq!(projects, [work.join("other")]),
         other => panic!("{other:?}"),
     }
+    // A directory with a fork is a project of its own, and so is a git work tree.
+    assert!(matches!(at("other").find("a"), Err(ForkError::Elsewhere { .. })));
+    std::fs::create_dir_all(work.join("repository/.git")).unwrap();
+    assert!(matches!(at("repository").find("a"), Err(ForkError::Elsewhere { .. })));
+    // What cannot be taken back is no guess.
+    assert_eq!(session(&at("").find_to_remove("a").unwrap()), session(&outer));
+    assert!(matches!(at("dir/inner").find_to_remove("a"), Err(ForkError::Above { .. })));
+    std::fs::create_dir(work.join("dir/.git")).unwrap();
+    assert_eq!(session(&at("dir/inner").find_to_remove("a").unwrap()), session(&dir));
     assert!(matches!(at("dir").find("c"), Err(ForkError::NotFound { .. })));
     // A session is unique.
     assert_eq!(at("other").find(&session(&dir)).unwrap().name(), "a");
@@ -428,7 +436,8 @@ fn what_a_killed_process_left_of_forks_is_cleared_up_and_the_work_of_a_living_on
         let birth = place.forks().expect().unwrap();
         let session = begin_now(&place.request(), Arc::new(NoProgress)).unwrap();
         let name = if throw_away { "trial" } else { "kept" };
-        birth.make(NewFork { name, session: &session, from: "now", throw_away }).unwrap()
+        let (session, from) = (&session, "now");
+        birth.make(NewFork { name, session, from, throw_away, copied: false }).unwrap()
     };
     let (kept, in_use) = born(false);
     drop(in_use);
@@ -463,4 +472,34 @@ fn what_a_killed_process_left_of_forks_is_cleared_up_and_the_work_of_a_living_on
     assert_eq!(sessions(), 1);
     assert!(!kept.session().unwrap().metadata().unwrap().pinned);
     assert_eq!(std::fs::read_dir(root.join("forks")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_fork_that_is_a_copy_has_the_state_of_its_layer() {
+    let place = Place::new();
+    let session = begin_now(&place.request(), Arc::new(NoProgress)).unwrap();
+    let new =
+        NewFork { name: "one", session: &session, from: "now", throw_away: false, copied: true };
+    let (fork, in_use) = place.forks().expect().unwrap().make(new).unwrap();
+    drop(in_use);
+    let store = place.store();
+    let state = fork.state(&store, &NoProgress, 1).unwrap();
+    let comparison = state.comparison().unwrap();
+    assert!(comparison.changes.is_empty(), "{:?}", comparison.changes);
+    drop(state);
+    let upper = Upper::of(&fork);
+    assert_eq!(std::fs::read(upper.path("dir/inner/deep")).unwrap(), b"deep");
+    std::fs::write(upper.path("edited"), "new").unwrap();
+    std::fs::remove_file(upper.path("gone")).unwrap();
+    std::fs::rename(upper.path("dir"), upper.path("moved")).unwrap();
+    let state = fork.state(&store, &NoProgress, 1).unwrap();
+    let found = files(&place, &state);
+    assert!(names(&found).contains(&"moved/inner/deep"), "{found:?}");
+    assert!(!names(&found).iter().any(|name| name.starts_with("dir/") || *name == "gone"));
+    assert!(found.contains(&("edited".to_owned(), "new".to_owned())));
+    let taken = fork.snapshot(None, Arc::new(NoProgress), 1).unwrap();
+    assert_eq!(taken.manifest.merkle_root, state.manifest().merkle_root);
+    let report =
+        verify_session(&fork.session().unwrap(), &store, &VerifyOptions::default()).unwrap();
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
 }

@@ -48,6 +48,8 @@ pub struct CopyOptions {
     /// The recorded directory that the copy stands for: paths below it get their place below the
     /// copy, and others are left out and named.
     pub base: Option<PathBuf>,
+    /// Whether the copy may lie in the store, as that of a fork does.
+    pub in_store: bool,
 }
 
 /// The paths that were copied out of a snapshot.
@@ -167,11 +169,12 @@ impl SnapshotManager {
         to: &Path,
         options: &CopyOptions,
     ) -> Result<CopyReport, RestoreError> {
-        let CopyOptions { selection, overwrite, with_privileges, base } = options;
+        let CopyOptions { selection, overwrite, with_privileges, base, in_store } = options;
         let overwrite = *overwrite;
         let real = sys::real_or_future_path(to);
         let stores = store_paths(self.session().path());
-        if let Some(store) = stores.into_iter().find(|store| real.starts_with(store)) {
+        let inside = stores.into_iter().find(|store| real.starts_with(store));
+        if let Some(store) = inside.filter(|_| !in_store) {
             return Err(RestoreError::CopyIntoStore { to: to.to_owned(), store });
         }
         let _store_lock = self.lock_store_for_reading()?;

@@ -241,6 +241,7 @@ fn restore(args: &RestoreArgs, part: &Part, catalog: &Catalog, context: &Context
             overwrite: args.conflicts.force,
             with_privileges: args.with_privileges,
             base: None,
+            in_store: false,
         };
         let copied = manager.copy_out(*number, &to, &options);
         bar.finish();

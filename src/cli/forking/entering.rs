@@ -22,9 +22,10 @@ use crate::cli::offer::NONO;
 use crate::cli::processes::descendants;
 use crate::cli::scratch::LeftBehind;
 use crate::cli::signals;
+use crate::cli::state_at::exact;
 use crate::cli::supervise::{CommandSignals, Ended, supervise};
 use crate::config::{FoundProfile, ProfileLibrary, apply_rules};
-use nono_engine::fork::Fork;
+use nono_engine::fork::{Fork, LostWrites};
 use nono_engine::path_text::Shown;
 use nono_engine::sys::{self, FileLock};
 
@@ -75,12 +76,33 @@ impl CommandArgs {
     }
 }
 
+/// More paths than this are not named one by one.
+const MAX_NAMED: usize = 10;
+
+/// Names the writes that the machine may have lost.
+pub(in crate::cli) fn say_lost_writes(fork: &Fork, lost: &LostWrites, context: &Context) {
+    let LostWrites { since, paths } = lost;
+    context.warn(format_args!(
+        "the machine went down before all writes in fork {} were on the disk: those since {} may be \
+         missing",
+        fork.name(),
+        exact(*since)
+    ));
+    for path in paths.iter().take(context.at_most(MAX_NAMED)) {
+        context.say(format_args!("  may be damaged: {}", Shown::path(path)));
+    }
+    if let more @ 1.. = paths.len().saturating_sub(context.at_most(MAX_NAMED)) {
+        context.say(format_args!("  and {more} more (-v names them)"));
+    }
+}
+
 /// A fork whose mounts are there, as long as this lives.
 #[derive(Debug)]
 pub(in crate::cli) struct Entered<'a> {
     fork: &'a Fork,
     /// The process that holds the mounts, and its own, where this process started them.
     helpers: Vec<Pid>,
+    lost: Option<LostWrites>,
     _used: FileLock,
 }
 
@@ -90,10 +112,12 @@ impl<'a> Entered<'a> {
         sys::refuse_to_write_as_root(fork.path())?;
         here::refuse_git_elsewhere(&fork.recorded_paths().cloned().collect::<Vec<_>>())?;
         let used = fork.enter()?;
+        // Before the holder begins a use of its own.
+        let lost = fork.lost_writes()?;
         holder::start(fork)?;
         // No command has begun yet.
         let helpers = descendants(getpid());
-        Ok(Self { fork, helpers, _used: used })
+        Ok(Self { fork, helpers, lost, _used: used })
     }
 
     /// The processes of this program that hold the mounts, as far as they are below this one.
@@ -108,6 +132,9 @@ impl<'a> Entered<'a> {
         store: &StoreArgs,
         context: &Context,
     ) -> Result<Ended, CliError> {
+        if let Some(lost) = &self.lost {
+            say_lost_writes(self.fork, lost, context);
+        }
         let command = args.command_or_shell();
         let profile = args.profile()?;
         self.go_inside()?;

@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use clap::Args;
+
 use super::refusal;
 use crate::cli::args::{CaptureArgs, StoreArgs, ThreadArgs, surroundings};
 use crate::cli::context::Context;
@@ -15,6 +17,7 @@ use crate::cli::render::byte_size;
 use crate::config::{FlagSettings, Profile, Settings};
 use nono_engine::counted::counted;
 use nono_engine::fork::{Fork, Forks, NewFork, begin_now, begin_recorded};
+use nono_engine::gc::withdraw;
 use nono_engine::path_text::Shown;
 use nono_engine::session::{Catalog, Purpose, RecordRequest, SnapshotId};
 use nono_engine::snapshot::{SessionDir, SessionOrigin, SnapshotManifest};
@@ -57,6 +60,19 @@ pub(in crate::cli) struct Newborn<'a> {
     /// The directories of a fork from now.
     pub(in crate::cli) tracked: Vec<PathBuf>,
     pub(in crate::cli) profile: Option<&'a Profile>,
+    pub(in crate::cli) copy: CopyArgs,
+}
+
+/// A copy in place of a layer.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub(in crate::cli) struct CopyArgs {
+    /// Copy the state in place of a layer over it, where the kernel mounts no layers. Blocks are
+    /// shared where the file system of the store can (XFS, btrfs); else the size is named first
+    #[arg(long)]
+    copy: bool,
+    /// Copy without a question
+    #[arg(long, short, requires = "copy")]
+    yes: bool,
 }
 
 impl Newborn<'_> {
@@ -75,12 +91,15 @@ impl Newborn<'_> {
         refuse_git_elsewhere(&self.tracked)?;
         let settings = Settings::load(&surroundings()?, &FlagSettings::default())?;
         refuse_too_many(&forks, &settings)?;
-        refusal::probe(&root)?;
+        match self.copy.copy {
+            true => refusal::probe_copy(&root)?,
+            false => refusal::probe(&root)?,
+        }
         let from = self.from.unwrap_or(NOW);
         // Before the session: a kill leaves a trace of it.
         let birth = forks.expect()?;
         let (session, from) = match from {
-            NOW => (self.record(root, &settings, context)?, NOW.to_owned()),
+            NOW => (self.record(root.clone(), &settings, context)?, NOW.to_owned()),
             word => {
                 let (manifest, named) = recorded(&catalog, word)?;
                 let bar = Bar::new(context, "looking for the state");
@@ -89,8 +108,17 @@ impl Newborn<'_> {
                 (begun?, named)
             }
         };
+        if self.copy.copy {
+            let agreed = self.copy.is_agreed(&session, context);
+            if !matches!(agreed, Ok(true)) {
+                withdraw(&root, &[session])?;
+                agreed?;
+                return Err(CliError::failed("nothing was copied, and there is no fork"));
+            }
+        }
         let (name, session, from) = (self.name, &session, &*from);
-        Ok(birth.make(NewFork { name, session, from, throw_away: false })?.0)
+        let new = NewFork { name, session, from, throw_away: false, copied: self.copy.copy };
+        Ok(birth.make(new)?.0)
     }
 
     /// The directories of a fork from now, as a manifest names them.
@@ -119,6 +147,33 @@ impl Newborn<'_> {
         let begun = begin_now(&request, bar.clone());
         bar.finish();
         Ok(begun?)
+    }
+}
+
+impl CopyArgs {
+    /// Says what a copy takes, and asks where it is not next to nothing.
+    fn is_agreed(self, session: &SessionDir, context: &Context) -> Result<bool, CliError> {
+        let totals = session.manifest(0)?.manifest.totals;
+        let store = Catalog::store_of(session)?;
+        let size = byte_size(totals.total_bytes);
+        if store.shares_blocks()? {
+            context.say(format_args!(
+                "a copy of {} files, {size}: the blocks of large files are shared",
+                totals.file_count
+            ));
+            return Ok(true);
+        }
+        let price = format!("a copy of {} files takes {size}", totals.file_count);
+        if self.yes {
+            context.say(&price);
+            return Ok(true);
+        }
+        if !context.stdin_is_terminal || !context.stderr_is_terminal {
+            return Err(CliError::usage(format!("{price}, and no terminal is there to ask"))
+                .with_hint("--yes copies"));
+        }
+        let answer = context.ask(&format!("{price}: make it? [y/N] "))?;
+        Ok(matches!(&*answer, "y" | "Y" | "yes"))
     }
 }
 

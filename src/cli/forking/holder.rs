@@ -19,7 +19,7 @@ use crate::cli::error::CliError;
 use crate::sandbox::layers::{self, Lower as LowerDir};
 use crate::sandbox::{self, separate};
 use nono_engine::browse::{Scope, StoreTree};
-use nono_engine::fork::{Fork, HOLDER_PID, Lower};
+use nono_engine::fork::{Fork, HOLDER_PID, Lower, UnflushedUse};
 use nono_engine::path_text::Shown;
 use nono_engine::sys::{self, Dir, FileLock};
 
@@ -36,16 +36,29 @@ const MAX_PID_BYTES: u64 = 16;
 pub(in crate::cli) struct HoldArgs {
     /// The session of the fork, or nothing to try whether there can be one in the store
     fork: Option<String>,
+    /// Try whether there can be a fork that is a copy
+    #[arg(long, conflicts_with = "fork")]
+    copy: bool,
 }
 
 /// The first column of the overlays of a fork in the table of mounts.
-pub(in crate::cli) fn source_of(fork: &Fork) -> String {
+fn source_of(fork: &Fork) -> String {
     format!("nono-fork:{}", fork.document().session)
+}
+
+/// A part of the table of mounts of each process in a fork, and of no other.
+pub(in crate::cli) fn mark_of(fork: &Fork) -> String {
+    match fork.is_copy() {
+        // The directory that is mounted.
+        true => format!("/forks/{}/layers/", fork.document().session),
+        false => source_of(fork),
+    }
 }
 
 pub(in crate::cli) fn run(args: &HoldArgs, store: &StoreArgs) -> Outcome {
     let held = match &args.fork {
         Some(name) => forks_of(store).and_then(|forks| hold(&forks.of_session(name)?).map(Some)),
+        None if args.copy => separate(false).map_err(refusal::of_namespaces).map(|()| None),
         None => refusal::try_here(store).map(|()| None),
     };
     match held {
@@ -63,8 +76,10 @@ pub(in crate::cli) fn run(args: &HoldArgs, store: &StoreArgs) -> Outcome {
 /// The mounts of a fork, which go with this process.
 struct Held {
     fork: Fork,
-    mount: Mount,
-    _alone: FileLock,
+    /// The recorded state; a copy needs none.
+    mount: Option<Mount>,
+    unflushed: UnflushedUse,
+    alone: FileLock,
 }
 
 fn hold(fork: &Fork) -> Result<Held, CliError> {
@@ -80,6 +95,15 @@ fn hold(fork: &Fork) -> Result<Held, CliError> {
     }
     separate(false).map_err(refusal::of_namespaces)?;
     layers::prepare()?;
+    if fork.is_copy() {
+        background::detach()?;
+        let unflushed = fork.begin_unflushed()?;
+        for (number, layer) in fork.document().layers.iter().enumerate() {
+            layers::show(&fork.upper_path(number), &layer.path)?;
+        }
+        note_holder(fork)?;
+        return Ok(Held { fork: fork.clone(), mount: None, unflushed, alone });
+    }
     // Before an overlay hides them.
     let document = fork.document();
     let numbered = || document.layers.iter().enumerate();
@@ -96,6 +120,7 @@ fn hold(fork: &Fork) -> Result<Held, CliError> {
         .map_err(crate::cli::commands::mount::explain)?;
     background::detach()?;
     mount_guard::start(&mut mount);
+    let unflushed = fork.begin_unflushed()?;
     let source = source_of(fork);
     let lay = |number: usize, lower: &LowerDir, path: &Path| {
         let (upper, work) = (fork.upper_path(number), fork.work_path(number));
@@ -112,9 +137,15 @@ fn hold(fork: &Fork) -> Result<Held, CliError> {
             lay(number, &lower, path)?;
         }
     }
+    note_holder(fork)?;
+    Ok(Held { fork: fork.clone(), mount: Some(mount), unflushed, alone })
+}
+
+/// Notes the number of this process: it holds the mounts now.
+fn note_holder(fork: &Fork) -> Result<(), CliError> {
     let pid = getpid().as_raw_nonzero().to_string();
-    Dir::open(fork.path())?.replace_file(HOLDER_PID.as_bytes(), pid.as_bytes(), 0o600, false)?;
-    Ok(Held { fork: fork.clone(), mount, _alone: alone })
+    let directory = Dir::open(fork.path())?;
+    Ok(directory.replace_file(HOLDER_PID.as_bytes(), pid.as_bytes(), 0o600, false)?)
 }
 
 /// Makes the place of a layer in the fork; `false` where the directory above it is not there.
@@ -135,12 +166,22 @@ fn make_place(path: &Path) -> Result<bool, CliError> {
 }
 
 impl Held {
-    /// Waits until no process uses the fork.
+    /// Waits until no process uses the fork, and flushes its layers.
     fn wait(self) -> Outcome {
-        let _alone = self.fork.wait_until_unused()?;
-        // The kernel takes the mounts away with the namespace. To unmount them here would wait for
+        let Self { fork, mount, unflushed, alone } = self;
+        let unused = fork.wait_until_unused()?;
+        // The kernel takes the mount away with the namespace. To unmount it here would wait for
         // users that are about to end.
-        std::mem::forget(self.mount);
+        std::mem::forget(mount);
+        for layer in fork.document().layers.iter().rev() {
+            // Where there was no place for it, nothing is mounted.
+            let _ = layers::lift(&layer.path);
+        }
+        // A flush may take long, and the next command begins meanwhile with mounts of its own.
+        drop((alone, unused));
+        unflushed.flush()?;
+        let _no_start = FileLock::exclusive(&fork.path().join(START))?;
+        unflushed.end()?;
         Ok(0)
     }
 }

@@ -17,7 +17,7 @@ mod here;
 mod holder;
 mod refusal;
 
-pub(super) use entering::{CommandArgs, Entered, RightsArgs};
-pub(super) use here::{Newborn, forks_of};
-pub(super) use holder::{HoldArgs, NAME, join, run, source_of};
-pub(super) use refusal::probe;
+pub(super) use entering::{CommandArgs, Entered, RightsArgs, say_lost_writes};
+pub(super) use here::{CopyArgs, Newborn, forks_of};
+pub(super) use holder::{HoldArgs, NAME, join, mark_of, run};
+pub(super) use refusal::{probe, probe_copy};

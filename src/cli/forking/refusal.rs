@@ -27,7 +27,7 @@ pub(super) fn of_layer(error: NamespaceError) -> CliError {
     CliError::failed(format!("there can be no fork here: {error}")).with_hint(
         "the kernel needs overlayfs (Linux 5.11 or newer, modprobe overlay), and the store a file \
          system that can hold layers, such as ext4, XFS, btrfs or tmpfs, and not NFS or another \
-         overlay: --root DIR",
+         overlay: --root DIR; --copy makes a copy of the state in place of a layer",
     )
 }
 
@@ -38,6 +38,15 @@ pub(super) fn of_layer(error: NamespaceError) -> CliError {
 pub(in crate::cli) fn probe(root: &Path) -> Result<(), CliError> {
     // It ends at once, and says itself why it failed.
     background::start_with(["--root".into(), root.into(), NAME.into()], None)
+}
+
+/// As [`probe`], for forks that are copies: namespaces are all that they need.
+///
+/// # Errors
+/// As there.
+pub(in crate::cli) fn probe_copy(root: &Path) -> Result<(), CliError> {
+    let words = ["--root".into(), root.into(), NAME.into(), "--copy".into()];
+    background::start_with(words, None)
 }
 
 /// Mounts an empty layer over an empty directory, in namespaces of this process.

@@ -90,6 +90,7 @@ impl AnotherHome {
             overwrite: on_conflict == OnConflict::Overwrite,
             with_privileges: work.options.with_privileges,
             base: Some(recorded.clone()),
+            in_store: false,
         };
         let planned = work.manager.plan_copy(work.number, here, &options)?;
         let (mut created, mut overwritten, mut left) = (Vec::new(), Vec::new(), Vec::new());

@@ -2,7 +2,8 @@
 //!
 //! Each directory below an overlay is named to the kernel by a descriptor. So no byte of a path has
 //! a meaning in the options of the mount. Forks of root and of ordinary users have the same marks
-//! (`userxattr`), and none that moves a directory or leaves contents below.
+//! (`userxattr`), and none that moves a directory or leaves contents below. The kernel flushes
+//! nothing of a layer (`volatile`), so a first change of an old file does not wait for the disk.
 
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount};
 
-use super::namespaces::{open_place, separate_mounts};
+use super::namespaces::{attach, copy_of, open_place, separate_mounts};
 use crate::sandbox::NamespaceError;
 
 /// A directory that lies below an overlay.
@@ -51,7 +52,7 @@ pub fn lay(
     let [upper_dir, work_dir, place] = [open_place(upper)?, open_place(work)?, open_place(at)?];
     let of = |fd: &OwnedFd| format!("/proc/self/fd/{}", fd.as_raw_fd());
     let options = format!(
-        "lowerdir={},upperdir={},workdir={},userxattr,index=off",
+        "lowerdir={},upperdir={},workdir={},userxattr,index=off,volatile",
         of(&lower.0),
         of(&upper_dir),
         of(&work_dir)
@@ -60,6 +61,14 @@ pub fn lay(
     let options = CString::new(options).map_err(|_| refused(Errno::INVAL))?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     mount(source, PathBuf::from(of(&place)), "overlay", flags, options.as_c_str()).map_err(refused)
+}
+
+/// Mounts a directory at another place, in place of a layer over it.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn show(directory: &Path, at: &Path) -> Result<(), NamespaceError> {
+    attach(&copy_of(directory)?, at)
 }
 
 /// Takes an overlay away.

@@ -30,7 +30,7 @@ impl LocalStore {
     ///
     /// # Errors
     /// When no file can be made.
-    pub(crate) fn shares_blocks(&self) -> Result<bool, StoreError> {
+    pub fn shares_blocks(&self) -> Result<bool, StoreError> {
         let source = TempFile::new(self.dir(), OBJECT_MODE)?;
         Ok(TempFile::new(self.dir(), OBJECT_MODE)?.clone_from_file(source.file())?)
     }

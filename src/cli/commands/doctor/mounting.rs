@@ -38,6 +38,11 @@ pub(super) fn forks(catalog: &Catalog) -> Finding {
     match forking::probe(catalog.root()) {
         Ok(()) => Finding::fine(WHAT, "layers over recorded states can be mounted"),
         Err(error) => {
+            if forking::probe_copy(catalog.root()).is_ok() {
+                let found = format!("as copies alone (--copy): {error}");
+                let mend = error.hint().unwrap_or("see what the message names").to_owned();
+                return Finding { mend: Some(mend), ..Finding::fine(WHAT, found) };
+            }
             let mend = error.hint().unwrap_or("see what the message names").to_owned();
             Finding { mend: Some(mend), ..Finding::fine(WHAT, format!("none: {error}")) }
         }

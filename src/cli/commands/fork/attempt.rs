@@ -13,7 +13,7 @@ use crate::cli::args::StoreArgs;
 use crate::cli::commands::diff::show_diff;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
-use crate::cli::forking::{CommandArgs, Entered, RightsArgs};
+use crate::cli::forking::{CommandArgs, CopyArgs, Entered, RightsArgs};
 use crate::cli::offer::NONO;
 use crate::cli::questions::{Letter, Question};
 use crate::cli::render::Palette;
@@ -61,7 +61,7 @@ pub(in crate::cli) fn run(args: &TryArgs, store: &StoreArgs, context: &Context) 
     }
     let name = format!("try-{}", hex::encode(&sys::random_bytes()?[..4]));
     let inside = CommandArgs { command: args.command.clone(), rights: args.rights.clone() };
-    let fork = super::born(&name, None, &inside, store, context)?;
+    let fork = super::born(&name, None, CopyArgs::default(), &inside, store, context)?;
     super::say_what_it_lacks(&fork, context)?;
     let ended = Entered::new(&fork).and_then(|entered| entered.run(&inside, store, context));
     let ended = match ended {

@@ -14,7 +14,7 @@ use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
-use crate::cli::forking::{forks_of, source_of};
+use crate::cli::forking::{forks_of, mark_of};
 use crate::cli::offer::NONO;
 use crate::cli::processes::{is_ending, that_see, words};
 use crate::cli::render::{Palette, byte_size, relative_time};
@@ -142,13 +142,13 @@ fn print(listed: &[Listed], context: &Context) -> Result<(), CliError> {
 /// process that the kernel is ending does nothing in it any more.
 pub(super) fn processes_in(fork: &Fork) -> Vec<i32> {
     let is_inside = |pid: &i32| !has_word(*pid, &HELPERS) && !is_ending(*pid);
-    that_see(&source_of(fork)).into_iter().filter(is_inside).collect()
+    that_see(&mark_of(fork)).into_iter().filter(is_inside).collect()
 }
 
 /// Processes in a fork, and those that keep its commands.
 pub(super) fn commands_in(fork: &Fork) -> Vec<i32> {
     let is_command = |pid: &i32| !has_word(*pid, &HELPERS[..2]) && !is_ending(*pid);
-    that_see(&source_of(fork)).into_iter().filter(is_command).collect()
+    that_see(&mark_of(fork)).into_iter().filter(is_command).collect()
 }
 
 /// Hidden commands of this program in the mounts of a fork: those that hold them, and the keepers.

@@ -20,7 +20,7 @@ use crate::cli::Outcome;
 use crate::cli::args::{StoreArgs, ThreadArgs, named_project};
 use crate::cli::context::{Context, YELLOW};
 use crate::cli::error::CliError;
-use crate::cli::forking::{CommandArgs, forks_of};
+use crate::cli::forking::{CommandArgs, forks_of, say_lost_writes};
 use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
 use crate::cli::render::{Palette, summary_line};
@@ -113,6 +113,9 @@ impl Sides {
     /// Records the state of a fork.
     fn of(args: &MergeArgs, store: &StoreArgs, context: &Context) -> Result<Self, CliError> {
         let fork = forks_of(store)?.find(&args.name)?;
+        if let Some(lost) = fork.lost_writes()? {
+            say_lost_writes(&fork, &lost, context);
+        }
         let threads = args.threads.count(context)?;
         let manager = SnapshotManager::open(fork.session()?.path())?
             .with_threads(threads)

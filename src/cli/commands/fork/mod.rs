@@ -27,7 +27,7 @@ use crate::cli::Outcome;
 use crate::cli::args::{StoreArgs, ThreadArgs};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
-use crate::cli::forking::{CommandArgs, Entered, Newborn, forks_of};
+use crate::cli::forking::{CommandArgs, CopyArgs, Entered, Newborn, forks_of, say_lost_writes};
 use crate::cli::offer::NONO;
 use crate::cli::render::Palette;
 use crate::cli::repositories::Repositories;
@@ -91,6 +91,8 @@ struct NewArgs {
     #[arg(long, conflicts_with = "command")]
     json: bool,
     #[command(flatten)]
+    copy: CopyArgs,
+    #[command(flatten)]
     inside: CommandArgs,
 }
 
@@ -123,7 +125,7 @@ fn make(args: &NewArgs, store: &StoreArgs, context: &Context) -> Outcome {
             .with_hint(format!("{NONO} fork NAME; {NONO} forks lists those that are there")));
     };
     check_name(name)?;
-    let fork = born(name, Some(&args.from), &args.inside, store, context)?;
+    let fork = born(name, Some(&args.from), args.copy, &args.inside, store, context)?;
     if args.json {
         let not_in_fork = missing(&fork, &fork.base()?);
         context.json(&Made { fork: Facts::of(&fork), not_in_fork })?;
@@ -161,6 +163,7 @@ fn check_name(name: &str) -> Result<(), CliError> {
 fn born(
     name: &str,
     from: Option<&str>,
+    copy: CopyArgs,
     inside: &CommandArgs,
     store: &StoreArgs,
     context: &Context,
@@ -171,7 +174,7 @@ fn born(
         tracked.push(sys::current_dir()?);
     }
     let profile = profile.as_ref().map(|found| &found.profile);
-    Newborn { name, from, tracked, profile }.make(store, context)
+    Newborn { name, from, tracked, profile, copy }.make(store, context)
 }
 
 /// Runs a command in a fork. The exit code is the command's.
@@ -195,6 +198,9 @@ fn state<'a>(
     objects: &'a LocalStore,
     context: &Context,
 ) -> Result<ForkState<'a>, CliError> {
+    if let Some(lost) = fork.lost_writes()? {
+        say_lost_writes(fork, &lost, context);
+    }
     Ok(fork.state(objects, &NoProgress, ThreadArgs::default().count(context)?)?)
 }
 

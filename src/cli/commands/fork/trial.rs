@@ -157,8 +157,13 @@ impl Trials {
         let session = begin_recorded(&self.root, state, &NoProgress)?;
         let name = format!("{PREFIX}{}", hex::encode(&sys::random_bytes()?[..NAME_BYTES]));
         let (name, from) = (&*name, "a state that is tried");
-        let (fork, in_use) =
-            birth.make(NewFork { name, session: &session, from, throw_away: true })?;
+        let (fork, in_use) = birth.make(NewFork {
+            name,
+            session: &session,
+            from,
+            throw_away: true,
+            copied: false,
+        })?;
         let tried = self.try_in(&fork, output);
         end_rest(&fork);
         drop(in_use);
