@@ -56,6 +56,10 @@ pub(super) enum Helper {
     #[cfg(feature = "mount")]
     #[command(name = super::forking::NAME, hide = true)]
     ForkHold(super::forking::HoldArgs),
+    /// The process that undoes in the mounts of a fork
+    #[cfg(feature = "mount")]
+    #[command(name = commands::fork::undo::NAME, hide = true)]
+    ForkUndo(commands::fork::undo::ForkUndoArgs),
     /// The process beside a paused container
     #[cfg(feature = "container")]
     #[command(name = commands::container::watch::NAME, hide = true)]

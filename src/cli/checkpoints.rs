@@ -16,10 +16,16 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "mount")]
+use super::commands::fork::undo::TakeBackArgs;
 use super::commands::snapshot::SnapshotReport;
+#[cfg(feature = "mount")]
+use super::context::Context;
 use super::error::CliError;
 use crate::agent::{AgentState, EventKind, Known, SpooledEvent, record_actions};
 use crate::sandbox::is_inside;
+#[cfg(feature = "mount")]
+use nono_engine::fork::Fork;
 use nono_engine::path_text::Shown;
 use nono_engine::session::{Recording, check_label};
 use nono_engine::snapshot::{AgentSession, SnapshotManager, Step, StepKind};
@@ -56,6 +62,9 @@ enum Request {
         tool: String,
         arguments: serde_json::Value,
     },
+    /// An undo of what the fork recorded.
+    #[cfg(feature = "mount")]
+    Undo(TakeBackArgs),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -69,6 +78,13 @@ enum Reply {
     },
     #[cfg(feature = "mcp")]
     Answered(crate::mcp::Answer),
+    /// An undo ended with this code, and said this.
+    #[cfg(feature = "mount")]
+    Undone {
+        code: u8,
+        stdout: String,
+        stderr: String,
+    },
     Refused {
         reason: String,
     },
@@ -80,6 +96,9 @@ pub(super) struct Asked<'a> {
     manager: &'a SnapshotManager,
     /// The recording, if it is a run.
     run: Option<&'a Recording>,
+    /// The fork, if it is one.
+    #[cfg(feature = "mount")]
+    fork: Option<&'a Fork>,
     /// Whether agents are told of an undo.
     tells_agents: bool,
 }
@@ -87,13 +106,19 @@ pub(super) struct Asked<'a> {
 impl<'a> Asked<'a> {
     /// A recorded run.
     pub(super) fn of_run(recording: &'a Recording, tells_agents: bool) -> Self {
-        Self { manager: recording.manager(), run: Some(recording), tells_agents }
+        Self {
+            manager: recording.manager(),
+            run: Some(recording),
+            #[cfg(feature = "mount")]
+            fork: None,
+            tells_agents,
+        }
     }
 
     /// A fork, whose states this records.
     #[cfg(feature = "mount")]
-    pub(super) fn of_fork(manager: &'a SnapshotManager) -> Self {
-        Self { manager, run: None, tells_agents: false }
+    pub(super) fn of_fork(fork: &'a Fork, manager: &'a SnapshotManager) -> Self {
+        Self { manager, run: None, fork: Some(fork), tells_agents: false }
     }
 }
 
@@ -282,6 +307,20 @@ fn reply(request: &[u8], asked: Asked<'_>, served: &mut Served) -> Reply {
             Err(reason) => refused(reason),
         };
     }
+    #[cfg(feature = "mount")]
+    if let Ok(Request::Undo(what)) = &request {
+        let Some(fork) = asked.fork else {
+            return refused("this is no fork: the user can undo when the run has ended".to_owned());
+        };
+        if served.checkpoints == MAX_CHECKPOINTS {
+            return refused(too_many_checkpoints());
+        }
+        served.checkpoints += 1;
+        return match undo(fork, what) {
+            Ok(undone) => undone,
+            Err(error) => refused(format!("cannot start nono again: {error}")),
+        };
+    }
     let manager = asked.manager;
     let taken = match request {
         Err(error) => return refused(format!("not a request: {error}")),
@@ -302,6 +341,8 @@ fn reply(request: &[u8], asked: Asked<'_>, served: &mut Served) -> Reply {
         },
         #[cfg(feature = "mcp")]
         Ok(Request::Tool { .. }) => return refused("it was answered".to_owned()),
+        #[cfg(feature = "mount")]
+        Ok(Request::Undo(_)) => return refused("it was answered".to_owned()),
     };
     match taken {
         Ok((manifest, changes)) => {
@@ -310,6 +351,16 @@ fn reply(request: &[u8], asked: Asked<'_>, served: &mut Served) -> Reply {
         }
         Err(error) => refused(error.to_string()),
     }
+}
+
+/// Undoes in a fork, in a process that enters its mounts. No terminal answers a question there.
+#[cfg(feature = "mount")]
+fn undo(fork: &Fork, what: &TakeBackArgs) -> io::Result<Reply> {
+    let place = fork.recorded_paths().next().map_or(Path::new("/"), |path| path.as_path());
+    let done = super::itself::run(fork.root(), &what.words(&fork.document().session), place)?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let code = done.code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
+    Ok(Reply::Undone { code, stdout: text(&done.stdout), stderr: text(&done.stderr) })
 }
 
 /// Somebody at the other end of a stream that does not block, waited for until a deadline, and no
@@ -392,6 +443,29 @@ pub(super) fn ask_tool(
 ) -> Result<crate::mcp::Answer, CliError> {
     match converse(socket, &Request::Tool { tool: tool.to_owned(), arguments })? {
         Reply::Answered(answer) => Ok(answer),
+        Reply::Refused { reason } => Err(CliError::failed(reason)),
+        _ => Err(CliError::failed("the supervisor answered something else")),
+    }
+}
+
+/// Inside of a fork: asks for an undo, and says what it said. Returns its exit code.
+#[cfg(feature = "mount")]
+pub(super) fn ask_undo(
+    socket: &Path,
+    what: &TakeBackArgs,
+    context: &Context,
+) -> Result<u8, CliError> {
+    match converse(socket, &Request::Undo(what.clone()))? {
+        Reply::Undone { code, stdout, stderr } => {
+            let mut out = context.out();
+            out.write_all(stdout.as_bytes())?;
+            out.flush()?;
+            drop(out);
+            for line in stderr.lines() {
+                context.say(line.strip_prefix("nono: ").unwrap_or(line));
+            }
+            Ok(code)
+        }
         Reply::Refused { reason } => Err(CliError::failed(reason)),
         _ => Err(CliError::failed("the supervisor answered something else")),
     }

@@ -44,6 +44,9 @@ pub(super) fn refuse(arguments: &Arguments) -> Result<(), CliError> {
     let Named(need, command) = need(&arguments.command);
     let is_written = match &arguments.command {
         Command::Snapshot(args) => !args.asks_supervisor(),
+        // The supervisor of the fork does it.
+        #[cfg(feature = "mount")]
+        Command::Undo(args) if args.command.is_none() && fork_around().is_some() => return Ok(()),
         _ => need == Need::Writing,
     };
     if let Some(fork) = fork_around().filter(|_| is_written && !is_inside()) {

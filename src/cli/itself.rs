@@ -8,9 +8,11 @@ use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+#[cfg(any(feature = "ui", feature = "mcp"))]
 use nono_engine::path_text::Shown;
 
 /// Bytes of an output that are shown.
+#[cfg(any(feature = "ui", feature = "mcp"))]
 const MAX_SHOWN_BYTES: usize = 256 << 10;
 
 /// The end of a command, and its output.
@@ -42,6 +44,7 @@ pub(crate) fn run<S: AsRef<OsStr>>(
 }
 
 /// An output as lines that are harmless wherever they are shown, cut where it is very long.
+#[cfg(any(feature = "ui", feature = "mcp"))]
 pub(crate) fn shown(output: &[u8]) -> String {
     let cut = &output[..output.len().min(MAX_SHOWN_BYTES)];
     let lines = cut.split(|byte| *byte == b'\n').map(|line| Shown::bytes(line).to_string());

@@ -27,7 +27,7 @@ mod grants;
 mod groups;
 mod inner_commands;
 mod inside;
-#[cfg(any(feature = "ui", all(feature = "mcp", feature = "mount")))]
+#[cfg(any(feature = "ui", feature = "mount"))]
 pub(crate) mod itself;
 mod keeper;
 mod launch;
@@ -275,6 +275,8 @@ fn run_helper(helper: &Helper, store: &StoreArgs, context: &Context) -> Outcome 
         Helper::MountGuard(args) => commands::mount_guard::run(args),
         #[cfg(feature = "mount")]
         Helper::ForkHold(args) => forking::run(args, store),
+        #[cfg(feature = "mount")]
+        Helper::ForkUndo(args) => commands::fork::undo::run(args, store, context),
         #[cfg(feature = "container")]
         Helper::ContainerWatch(args) => commands::container::watch::run(args),
     }

@@ -571,9 +571,10 @@ fn nothing_is_recorded_of_the_project_from_within_a_fork() {
         };
         let run = free("nono run --no-sandbox -- sh -c 'echo x > made'").success();
         assert!(run.says("not recorded: the fork keeps what changes apart"), "{}", run.stderr);
-        for refused in ["run --rollback -- true", "undo", "fork two", "try -- true"] {
+        for refused in ["run --rollback -- true", "redo", "fork two", "try -- true"] {
             free(&format!("nono {refused}")).fails(1, "this is inside of fork one");
         }
+        free("nono undo --yes").fails(1, "nothing that is recorded in fork one");
         let sessions = fixture.nono(&["rollback", "list", "--all", "--json"]).success().json();
         assert_eq!(sessions.as_array().unwrap().len(), 1, "{sessions}");
         assert!(fixture.nono(&["rollback", "list", "--all"]).success().says("(fork one)"));
@@ -629,17 +630,17 @@ fn snapshots_and_steps_from_within_a_fork_are_of_its_session() {
         let steps = fixture.nono(&["steps", &id]).success();
         assert!(steps.stdout.contains("do it"), "{}", steps.stdout);
         assert!(steps.stdout.contains("echo stepped > edited"), "{}", steps.stdout);
-        assert!(!steps.says("nono undo"), "{}", steps.stderr);
-        // The offer acts in a fork.
-        let offer = steps.stderr.split_once("nono fork NAME --from ").unwrap().1.trim().to_owned();
-        fixture.nono(&["fork", "again", "--from", &offer]).success();
-        assert_eq!(inside(&fixture, "again", "cat made edited").stdout, "first\nold\n");
-        fixture.nono(&["fork", "discard", "again"]).success();
         let cat = |state: &str, path: &str| {
             fixture.nono(&["rollback", "cat", &format!("{id}/{state}"), path]).stdout
         };
         assert_eq!((cat("1", "made"), cat("1", "edited")), ("first\n".into(), "old\n".into()));
         assert_eq!(cat("latest", "edited"), "stepped\n");
+        // The offer acts in the fork alone.
+        let offer = steps.stderr.split_once("nono undo --step ").unwrap().1.trim().to_owned();
+        let undone = fixture.nono(&["undo", "--yes", "--step", &offer]).success();
+        assert!(undone.says("undone in fork one"), "{}", undone.stderr);
+        assert_eq!(inside(&fixture, "one", "cat made edited").success().stdout, "first\nold\n");
+        assert_eq!(seen(&fixture.project()), before);
         fixture.nono(&["rollback", "verify", &id]).success();
         // The agent may go on outside: its own session is another one.
         let sessions = fixture.nono(&["rollback", "list", "--all", "--json"]).success().json();

@@ -37,6 +37,7 @@ mod fork_killed;
 mod fork_merge;
 mod fork_names;
 mod fork_places;
+mod fork_undo;
 mod forks;
 mod full_disks;
 mod full_store;

@@ -206,6 +206,10 @@ impl SnapshotManager {
         store: &dyn ObjectStore,
         steps: &[StepStates],
     ) -> Result<Contested, RestoreError> {
+        // No other session works in what another source shows.
+        if self.has_source() {
+            return Ok(Contested::default());
+        }
         // Oldest first.
         let links = steps.iter().rev().map(|StepStates { before, after }| Link {
             before: &before.merkle_root,

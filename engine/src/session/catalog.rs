@@ -7,7 +7,9 @@ use super::names::{self, NameOwner};
 use super::summary::{SessionSummary, project_of};
 use crate::layout::{self, LATEST};
 use crate::path_text::Shown;
-use crate::snapshot::{ManifestError, RemovedSnapshot, SessionDir, SnapshotError, settle};
+use crate::snapshot::{
+    ManifestError, RemovedSnapshot, SessionDir, SessionOrigin, SnapshotError, settle,
+};
 use crate::store::{LocalStore, StoreError};
 use crate::sys::{self, Dir};
 
@@ -221,6 +223,9 @@ impl Catalog {
         let mut found = InterruptedRestores::default();
         for session in self.sessions()? {
             match session.has_interrupted_restore() {
+                // The paths of a fork are not those of the project.
+                Ok(true) if session.metadata().is_ok_and(|it| it.origin == SessionOrigin::Fork) => {
+                }
                 Ok(true) => found.sessions.push(session),
                 Ok(false) => {}
                 Err(error) => found.unknown.push(error),

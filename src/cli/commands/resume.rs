@@ -20,6 +20,8 @@ use nono_engine::diff::ChangeSummary;
 use nono_engine::path_text::Shown;
 use nono_engine::restore::{Recovery, RecoveryOutcome, RecoveryReport, RestoreMark};
 use nono_engine::session::{Catalog, InterruptedRestores, Place, Purpose, SessionSummary};
+#[cfg(feature = "mount")]
+use nono_engine::snapshot::SessionOrigin;
 use nono_engine::snapshot::{SessionDir, SnapshotManager};
 
 /// Arguments of `nono resume`.
@@ -52,6 +54,12 @@ pub(in crate::cli) fn run(args: &ResumeArgs, store: &StoreArgs, context: &Contex
             sessions.into_iter().filter(|session| others.is_here(session)).collect()
         }
     };
+    #[cfg(feature = "mount")]
+    if let (Some(_), [session]) = (&args.id, &sessions[..])
+        && session.metadata().is_ok_and(|it| it.origin == SessionOrigin::Fork)
+    {
+        return in_fork(args, session, store, context);
+    }
     if args.discard {
         return discard(&sessions, context);
     }
@@ -102,6 +110,24 @@ pub(in crate::cli) fn run(args: &ResumeArgs, store: &StoreArgs, context: &Contex
     }
     let are_complete = reports.iter().all(RecoveryReport::is_complete);
     Ok(u8::from(!are_complete || is_complete == Some(false)))
+}
+
+/// Ends an undo in a fork: its paths are those that the fork shows.
+#[cfg(feature = "mount")]
+fn in_fork(
+    args: &ResumeArgs,
+    session: &SessionDir,
+    store: &StoreArgs,
+    context: &Context,
+) -> Outcome {
+    if args.discard || args.json {
+        return Err(CliError::usage(format!(
+            "session {} is of a fork: an undo there is finished, or taken back with --abort",
+            session.id()
+        )));
+    }
+    let what = fork::undo::TakeBackArgs { resume: true, abort: args.abort, ..Default::default() };
+    fork::undo::outside(session, &what, store, context)
 }
 
 /// What was asked for, and what was done about restores.

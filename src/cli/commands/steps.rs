@@ -148,11 +148,9 @@ fn print(
     let is_agents = |step: &&StepEntry| step.kind != StepKind::Undo;
     let number = steps().rfind(is_agents).map_or(last.number, |step| step.number);
     if metadata.origin == SessionOrigin::Fork {
-        // An undo changes the project, which the fork leaves as it is.
         context.say(format_args!(
-            "see one: {NONO} show {id}#{number}; go on without it, in a fork of its own: {NONO} \
-             fork NAME --from {id}/{}",
-            number.saturating_sub(1)
+            "see one: {NONO} show {id}#{number}; take one back in the fork: {NONO} undo --step \
+             {id}#{number}"
         ));
         return Ok(());
     }

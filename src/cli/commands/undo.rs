@@ -10,6 +10,9 @@ use std::sync::LazyLock;
 use clap::{Args, CommandFactory, Parser};
 use jiff::Zoned;
 
+#[cfg(feature = "mount")]
+mod in_fork;
+
 use super::resume::refuse_repeated;
 use super::undo_steps::{self, StepArgs};
 use crate::cli::Outcome;
@@ -190,6 +193,10 @@ pub(in crate::cli) fn run(
     context: &Context,
 ) -> Outcome {
     args.refuse_subcommands()?;
+    #[cfg(feature = "mount")]
+    if let Some(outcome) = in_fork::undo(args, store, context) {
+        return outcome;
+    }
     if args.which.is_given() {
         if !args.part.is_everything() {
             return Err(CliError::usage("with a step, paths are not selected"));

@@ -45,6 +45,18 @@ pub(in crate::cli) struct StepArgs {
 }
 
 impl StepArgs {
+    /// The step or prompt as it was given.
+    #[cfg(feature = "mount")]
+    pub(super) fn given(&self) -> Option<&str> {
+        self.step.as_deref().or(self.prompt.as_deref()).or(self.to_step.as_deref())
+    }
+
+    /// Whether a prompt is meant, or a state.
+    #[cfg(feature = "mount")]
+    pub(super) fn is_other_than_step(&self) -> bool {
+        self.prompt.is_some() || self.to_step.is_some()
+    }
+
     /// Whether single steps are meant.
     pub(in crate::cli) fn is_given(&self) -> bool {
         self.step.is_some() || self.prompt.is_some() || self.to_step.is_some()

@@ -168,7 +168,7 @@ impl<'a> Entered<'a> {
         // Asked for a snapshot of the fork: by `nono snapshot`, and by the hooks of an agent.
         let server = Server::bind(launch.listening_dir()).inspect_err(refuse).ok();
         let ended = std::thread::scope(|scope| {
-            let asked = Asked::of_fork(&manager);
+            let asked = Asked::of_fork(self.fork, &manager);
             let start = |server| Server::start(server, scope, asked).inspect_err(refuse).ok();
             // Ends the server however the command ends.
             let serving = server.as_ref().and_then(start);

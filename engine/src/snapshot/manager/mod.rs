@@ -179,6 +179,11 @@ impl SnapshotManager {
         }
     }
 
+    /// Whether states come from another source than the tracked paths.
+    pub(crate) fn has_source(&self) -> bool {
+        self.source.is_some()
+    }
+
     /// Records the states of a source in place of those at the tracked paths.
     #[must_use]
     pub(crate) fn with_source(mut self, source: Arc<dyn StateSource>) -> Self {

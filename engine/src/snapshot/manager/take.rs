@@ -207,6 +207,20 @@ impl SnapshotManager {
         latest: &LoadedManifest,
         cache: CacheUse,
     ) -> Result<Capture, SnapshotError> {
+        let location = match cache {
+            CacheUse::Nothing => None,
+            CacheUse::Read => self.cache_location(false)?,
+            CacheUse::ReadAndWrite => self.cache_location(true)?,
+        };
+        if let Some(source) = &self.source {
+            return source.capture(CaptureMeans {
+                baseline: &self.load_manifest(0)?,
+                store,
+                cache: location,
+                progress: &*self.progress,
+                threads: self.threads,
+            });
+        }
         captured(CaptureRequest {
             store,
             flushed: None,
@@ -217,11 +231,7 @@ impl SnapshotManager {
             rules: self.rules(&target.roots, Some(latest), false)?,
             known: vec![KnownState::of(target), KnownState::of(&latest.manifest)],
             expected: Some(latest.manifest.totals.expected()),
-            cache: match cache {
-                CacheUse::Nothing => None,
-                CacheUse::Read => self.cache_location(false)?,
-                CacheUse::ReadAndWrite => self.cache_location(true)?,
-            },
+            cache: location,
             progress: &*self.progress,
             racy_from: None,
             threads: self.threads,

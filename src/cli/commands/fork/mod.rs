@@ -15,6 +15,7 @@ mod show;
 mod snapshot;
 mod stays;
 pub(in crate::cli) mod trial;
+pub(in crate::cli) mod undo;
 
 use std::path::PathBuf;
 
