@@ -287,8 +287,8 @@ impl Sessions {
         spaces.next().unwrap_or_default()
     }
 
-    /// The newest of some sessions: of those that were recorded here the one that began last. One of
-    /// a watcher is it only where there is no other one, as for `latest` in commands.
+    /// The newest of some sessions: of those that were recorded here the one that began last. One
+    /// of a watcher is it only where there is no other one.
     /// `None` also when that may be one whose manifest cannot be read: a link to another one would
     /// be to the wrong state.
     pub(super) fn newest<'a>(

@@ -2,7 +2,8 @@
 //!
 //! An event names a process, and the name of its program is read at once: a process that has ended
 //! has none. So the names are a help for people, and nothing depends on them. Each directory has a
-//! mark of its own. A mark on the whole file system would wake the reader for every write elsewhere.
+//! mark of its own. A mark on the whole file system would wake the reader for every write
+//! elsewhere.
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::Writers;
