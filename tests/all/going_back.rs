@@ -58,14 +58,16 @@ impl Deed {
     }
 }
 
+/// A name, what happened after both runs, what is there then, and what the directory becomes.
+type Row<'a> = (&'a str, &'a [Deed], &'a str, Result<&'a str, &'a str>);
+
 #[test]
 fn a_directory_goes_back_and_never_forward() {
     use Deed::{Nono, Remove, Run, Write};
     const UNDO: Deed = Nono(&["undo", "--yes"]);
     const NOTHING: &str = "no version of dir from before what is there now differs";
     const LATER: &str = "was changed after the session";
-    // What happened after both runs, what is there then, and what the directory becomes.
-    let table: &[(&str, &[Deed], &str, Result<&str, &str>)] = &[
+    let table: &[Row<'_>] = &[
         ("run", &[], "2 2", Ok("1 1")),
         ("undo", &[UNDO], "1 1", Ok("0 0")),
         ("two undos", &[UNDO, UNDO], "0 0", Err(NOTHING)),

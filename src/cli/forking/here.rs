@@ -172,8 +172,7 @@ impl CopyArgs {
             return Err(CliError::usage(format!("{price}, and no terminal is there to ask"))
                 .with_hint("--yes copies"));
         }
-        let answer = context.ask(&format!("{price}: make it? [y/N] "))?;
-        Ok(matches!(&*answer, "y" | "Y" | "yes"))
+        context.confirm(&format!("{price}: make it?"))
     }
 }
 
