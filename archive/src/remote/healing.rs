@@ -30,8 +30,14 @@ impl Pushing<'_> {
                     },
                     archive,
                 }),
-                // Another machine went on with that session: its push can store the link.
-                Err(RemoteError::Diverged { .. } | RemoteError::Unusable { .. }) => {}
+                Err(error) if error.is_cancelled() => return Err(error),
+                // Another machine went on with that session, or it is damaged here. Neither keeps
+                // the pushed session back.
+                Err(
+                    RemoteError::Diverged { .. }
+                    | RemoteError::Unusable { .. }
+                    | RemoteError::Archive(_),
+                ) => {}
                 Err(error) => return Err(error),
             }
         }

@@ -1,7 +1,7 @@
 //! `nono pull`: sessions from a remote, or single archives, and a state of them in a directory.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -19,7 +19,7 @@ use crate::cli::progress::Bar;
 use crate::cli::render::{byte_size, size_and_rate};
 use crate::cli::sealing::{Target, UnsealArgs, identities};
 use nono_archive::remote::{Address, Inventory, Place, PullReport, prove, pull};
-use nono_archive::{ArchiveId, ReceiveReport};
+use nono_archive::{ArchiveId, Identities, ReceiveReport};
 use nono_engine::counted::counted;
 use nono_engine::path_text::Shown;
 use nono_engine::progress::Progress;
@@ -175,28 +175,17 @@ fn pull_from(
     }
     let names = wanted.keys().flat_map(|id| inventory.archives.of_session(id));
     target.needs_key(names.map(|(name, _)| name), &identities)?;
-    let url = place.address().to_string();
-    let mut report = Report { remote: target.name.clone(), url, ..Report::default() };
+    let mut report = Report {
+        remote: target.name.clone(),
+        url: place.address().to_string(),
+        ..Report::default()
+    };
+    let pulling = Pulling { place: &place, inventory: &inventory, identities: &identities };
     for (id, numbers) in &wanted {
-        let root = catalog.root();
-        let begin = Instant::now();
-        let pulled = pull(&place, &inventory, id, numbers.as_ref(), root, &identities, &*bar);
-        report.times.insert(id.clone(), begin.elapsed());
-        match pulled {
-            Ok(pulled) => report.sessions.push(pulled),
-            Err(error) if error.is_cancelled() => {
-                bar.finish();
-                return Err(CliError::stopped(format!(
-                    "stopped: nothing new of session {id} is here, and the same pull fetches it{}",
-                    match report.sessions.len() {
-                        0 => "",
-                        _ => "; the sessions before it are here",
-                    }
-                )));
-            }
-            Err(error) => {
-                report.failed.push(Failed { session_id: id.clone(), error: error.to_string() });
-            }
+        let stopped = pulling.pull(id, numbers.as_ref(), catalog.root(), &*bar, &mut report);
+        if let Err(error) = stopped {
+            bar.finish();
+            return Err(error);
         }
     }
     let proved =
@@ -232,6 +221,47 @@ fn pull_from(
         None => 0,
     };
     Ok(u8::from(!is_complete).max(copied))
+}
+
+/// A remote from which sessions are pulled.
+struct Pulling<'a> {
+    place: &'a Place,
+    inventory: &'a Inventory,
+    identities: &'a Identities,
+}
+
+impl Pulling<'_> {
+    /// Pulls one session. A failure is in the report; the error is that the user stopped it.
+    fn pull(
+        &self,
+        id: &str,
+        numbers: Option<&BTreeSet<u64>>,
+        root: &Path,
+        progress: &dyn Progress,
+        report: &mut Report,
+    ) -> Result<(), CliError> {
+        let Self { place, inventory, identities } = self;
+        let begin = Instant::now();
+        let pulled = pull(place, inventory, id, numbers, root, identities, progress);
+        report.times.insert(id.to_owned(), begin.elapsed());
+        match pulled {
+            Ok(pulled) => report.sessions.push(pulled),
+            Err(error) if error.is_cancelled() => {
+                let before = match report.sessions.len() {
+                    0 => "",
+                    _ => "; the sessions before it are here",
+                };
+                return Err(CliError::stopped(format!(
+                    "stopped: nothing new of session {id} is here, and the same pull fetches it\
+                     {before}"
+                )));
+            }
+            Err(error) => {
+                report.failed.push(Failed { session_id: id.to_owned(), error: error.to_string() });
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A session, and the number of its newest snapshot that was asked for.

@@ -12,6 +12,7 @@ use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::cli::sealing::Target;
+use nono_archive::remote::{Archives, Place};
 use nono_archive::{ArchiveError, ArchiveId, ArchiveName};
 use nono_engine::counted::counted;
 use nono_engine::path_text::Shown;
@@ -69,31 +70,8 @@ pub(in crate::cli) fn run(args: &CleanupArgs, context: &Context) -> Outcome {
         return Err(CliError::failed(format!("the remote has no session {id}"))
             .with_hint(format!("`nono remote show {}` lists the whole ids", target.name)));
     }
-    let (dated, undated): (Vec<&str>, Vec<&str>) =
-        sessions.iter().copied().partition(|id| tells_time(id));
-    let keep_sessions = args.keep_sessions.unwrap_or(usize::MAX);
-    let mut newest: BTreeSet<&str> = dated.into_iter().rev().take(keep_sessions).collect();
-    if args.keep_sessions.is_some() {
-        for id in &undated {
-            let id = Shown::bytes(id.as_bytes());
-            context.say(format_args!(
-                "session {id} stays: its id has no time; name it to clean it up"
-            ));
-        }
-    }
-    newest.extend(undated);
     let is_asked = |id: &str| args.ids.is_empty() || args.ids.iter().any(|asked| asked == id);
-    let mut wanted = BTreeSet::new();
-    for id in sessions.iter().filter(|id| is_asked(id)) {
-        let count = match newest.contains(id) {
-            true => args.keep.unwrap_or(usize::MAX),
-            false => 0,
-        };
-        let available = archives.available(id).map_err(ArchiveError::from)?;
-        for (number, _) in available.iter().rev().take(count) {
-            wanted.insert(ArchiveId::new(id, *number).map_err(ArchiveError::from)?);
-        }
-    }
+    let wanted = wanted(args, archives, is_asked, context)?;
     let going = archives.removable(&wanted, is_asked);
     let removable: BTreeSet<&ArchiveName> = going.iter().copied().collect();
     let needed = archives.all().map(|(name, _)| name);
@@ -117,39 +95,86 @@ pub(in crate::cli) fn run(args: &CleanupArgs, context: &Context) -> Outcome {
         bytes_freed: 0,
     };
     for name in going {
-        let key = name.to_string();
         if !args.dry_run {
-            place.remove(&key, &*bar).map_err(|error| {
-                let count = report.removed.len();
-                let state = counted(count, "archive is removed", "archives are removed");
-                CliError::from(error).leaving(&state)
-            })?;
+            remove(&place, name, report.removed.len(), &*bar)?;
         }
         bar.advance(1, 0);
-        report.removed.push(key);
+        report.removed.push(name.to_string());
         report.bytes_freed += sizes.get(name).copied().unwrap_or_default();
     }
     for key in references.iter().filter(|_| !args.dry_run) {
         place.remove(key, &*bar)?;
     }
     bar.finish();
-    if args.json {
-        context.json(&report)?;
-        return Ok(0);
+    match args.json {
+        true => context.json(&report)?,
+        false => tell(&report, context)?,
     }
-    let mut out = context.out_done(args.dry_run);
+    Ok(0)
+}
+
+/// Removes an archive. An error says how many are gone already.
+fn remove(
+    place: &Place,
+    name: &ArchiveName,
+    removed: usize,
+    progress: &dyn Progress,
+) -> Result<(), CliError> {
+    place.remove(&name.to_string(), progress).map_err(|error| {
+        let state = counted(removed, "archive is removed", "archives are removed");
+        CliError::from(error).leaving(&state)
+    })
+}
+
+fn tell(report: &Report, context: &Context) -> std::io::Result<()> {
+    let mut out = context.out_done(report.dry_run);
     for key in &report.removed {
         writeln!(out, "{}", Shown::bytes(key.as_bytes()))?;
     }
     out.flush()?;
-    let words = if args.dry_run { "would be removed" } else { "removed" };
+    let words = if report.dry_run { "would be removed" } else { "removed" };
     context.say(format_args!(
         "{} {words}, {}; {} older ones stay because a kept snapshot needs them",
         counted(report.removed.len() as u64, "archive", "archives"),
         byte_size(report.bytes_freed),
         report.needed.len()
     ));
-    Ok(0)
+    Ok(())
+}
+
+/// The snapshots that are kept: of each session that is asked for, the newest ones.
+fn wanted(
+    args: &CleanupArgs,
+    archives: &Archives,
+    is_asked: impl Fn(&str) -> bool,
+    context: &Context,
+) -> Result<BTreeSet<ArchiveId>, CliError> {
+    let sessions = archives.sessions();
+    let (dated, undated): (Vec<&str>, Vec<&str>) =
+        sessions.iter().copied().partition(|id| tells_time(id));
+    let keep_sessions = args.keep_sessions.unwrap_or(usize::MAX);
+    let mut newest: BTreeSet<&str> = dated.into_iter().rev().take(keep_sessions).collect();
+    if args.keep_sessions.is_some() {
+        for id in &undated {
+            let id = Shown::bytes(id.as_bytes());
+            context.say(format_args!(
+                "session {id} stays: its id has no time; name it to clean it up"
+            ));
+        }
+    }
+    newest.extend(undated);
+    let mut wanted = BTreeSet::new();
+    for id in sessions.iter().filter(|id| is_asked(id)) {
+        let count = match newest.contains(id) {
+            true => args.keep.unwrap_or(usize::MAX),
+            false => 0,
+        };
+        let available = archives.available(id).map_err(ArchiveError::from)?;
+        for (number, _) in available.iter().rev().take(count) {
+            wanted.insert(ArchiveId::new(id, *number).map_err(ArchiveError::from)?);
+        }
+    }
+    Ok(wanted)
 }
 
 /// Whether an id begins with a time, as those that nono gives: `YYYYMMDD-HHMMSS-…`.
