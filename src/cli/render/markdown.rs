@@ -44,8 +44,7 @@ struct PageWriter<'a> {
 
 impl PageWriter<'_> {
     fn line(&mut self, line: &str) -> io::Result<()> {
-        let is_point = line.trim_start().starts_with("- ")
-            || line.split_once(". ").is_some_and(|(number, _)| number.parse::<u8>().is_ok());
+        let is_point = line.trim_start().split_once(' ').is_some_and(|(first, _)| is_marker(first));
         if line.is_empty() {
             self.end_paragraph()?;
             writeln!(self.out)
@@ -89,13 +88,8 @@ impl PageWriter<'_> {
         let words = text.trim_start();
         let before = &text[..text.len() - words.len()];
         // The further lines of a point stand below its text.
-        let marker = match words.split_once(' ') {
-            Some((marker @ "-", _)) => marker.len() + 1,
-            Some((number, _)) if number.ends_with('.') && number.len() <= 3 => number.len() + 1,
-            _ => 0,
-        };
-        let marker =
-            if words.starts_with(|c: char| c == '-' || c.is_ascii_digit()) { marker } else { 0 };
+        let marker = words.split_once(' ').filter(|(first, _)| is_marker(first));
+        let marker = marker.map_or(0, |(first, _)| first.len() + 1);
         let after = " ".repeat(before.len() + marker);
         self.wrapped(&plain(words), before, &after)
     }
@@ -118,6 +112,12 @@ impl PageWriter<'_> {
         }
         writeln!(self.out, "{line}")
     }
+}
+
+/// Whether a word at the start of a line makes it a point of a list: `-`, or a number.
+fn is_marker(word: &str) -> bool {
+    let number = word.strip_suffix('.').unwrap_or_default();
+    word == "-" || number.parse::<u8>().is_ok()
 }
 
 /// The cells of a row; `\|` is a line within one.
