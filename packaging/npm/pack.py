@@ -18,7 +18,7 @@ DESCRIPTION = "Undo for AI agents, and for anything else that changes many files
 
 
 def fields(name: str, version: str, description: str) -> dict[str, object]:
-    """What every package of ours says of itself."""
+    """The fields that each of our packages has."""
     return {"name": name, "version": version, "description": description, "license": "Apache-2.0"}
 
 

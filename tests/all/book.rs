@@ -136,7 +136,7 @@ fn each_command_in_a_block_of_any_page_is_one_that_the_program_understands() {
     let (mut checked, mut wrong) = (0, Vec::new());
     for page in pages() {
         for command in commands(&read(&page)) {
-            // Whatever stands before `--help` is read, and nothing is done.
+            // The words before `--help` are read, and nothing is done.
             let asked = match command.split_once(" -- ") {
                 Some((own, others)) => format!("{own} --help -- {others}"),
                 // The rest of the line is another command, which would get the option.

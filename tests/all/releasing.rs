@@ -1,4 +1,4 @@
-//! What a release promises: one version everywhere, names that are free, and a store that an older
+//! The promises of a release: one version everywhere, no invented address, and a store that an older
 //! nono leaves alone.
 
 use std::collections::BTreeMap;

@@ -55,7 +55,7 @@ pub(in crate::cli) fn run(args: &HelpArgs, context: &Context) -> Outcome {
     Ok(0)
 }
 
-/// What clap says of a command to `--help`; `None` if these words are no command.
+/// The answer of clap to `--help` of a command; `None` if these words are no command.
 fn help_of_command(words: &[String]) -> Option<clap::Error> {
     let mut at = &groups::program();
     for word in words {

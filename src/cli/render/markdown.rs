@@ -11,7 +11,7 @@ use super::columns;
 const MAX_CELLS: usize = 100;
 /// The narrowest one.
 const MIN_CELLS: usize = 40;
-/// What stands before the lines of a block of code, and of the further cells of a table's row.
+/// The indent of a block of code, and of the further cells of a table's row.
 const INDENT: &str = "    ";
 
 /// Writes a page in lines of at most `width` cells. Lines of code are not broken.
