@@ -228,7 +228,7 @@ mod tests {
             session_name(&head, &TimeZone::fixed(jiff::tz::offset(1)))
         };
         let fork = SessionOrigin::Fork;
-        assert_eq!(made_by(fork, Some("a/b")), "2026-11-26 11.49 fork a_b");
+        assert_eq!(made_by(fork, Some("a/b")), "2026-11-26 11.49 fork a-b");
         assert_eq!(made_by(fork, None), "2026-11-26 11.49 fork");
         let watched = made_by(SessionOrigin::Watch, None);
         assert_eq!(watched, "2026-11-26 11.49 you or another program");
