@@ -66,9 +66,13 @@ impl Pushing<'_> {
         if !self.listed.contains(session) {
             self.list_with_parents(session)?;
         }
-        match self.newest_common(session) {
-            Some(newest) => self.is_same(&newest),
-            None => Ok(true),
+        let Some(newest) = self.newest_common(session) else { return Ok(true) };
+        let is_same = self.is_same(&newest)?;
+        if is_same {
+            // Its manifest names all before it.
+            let names = self.inventory.archives.of_session(session).map(|(name, _)| name);
+            self.known.extend(names.cloned());
         }
+        Ok(is_same)
     }
 }

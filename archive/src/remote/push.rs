@@ -146,7 +146,7 @@ pub(super) struct Pushing<'a> {
     pub(super) inventory: Inventory,
     pub(super) listed: BTreeSet<String>,
     /// Archives that are of the histories here.
-    known: BTreeSet<ArchiveName>,
+    pub(super) known: BTreeSet<ArchiveName>,
     /// Snapshots of which an archive was stored or read by this push.
     read: BTreeSet<ArchiveId>,
     /// Archives of other sessions that were stored again, and are not told yet.
