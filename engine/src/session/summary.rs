@@ -302,11 +302,16 @@ fn undone_parts(session: &SessionDir, metadata: &SessionMetadata) -> Result<Undo
             break;
         }
     }
-    let Some(last) = last.filter(|_| !left_some) else { return Ok(Undone::InPart) };
+    let Some(last) = last else { return Ok(Undone::InPart) };
     let store = Catalog::store_of(session)?;
     let changed = diff::compare(&store, &first.merkle_root, &last.merkle_root)?;
-    let mut changed = changed.iter().filter_map(Difference::change);
-    match changed.all(|change| taken_back.contains(&change.path)) {
+    let mut changed = changed.iter().filter_map(Difference::change).peekable();
+    if changed.peek().is_none() {
+        return Ok(Undone::No);
+    }
+    // An open session may be undone again, for what came since.
+    let is_closed = metadata.ended.is_some() && !left_some;
+    match is_closed && changed.all(|change| taken_back.contains(&change.path)) {
         true => Ok(Undone::Wholly),
         false => Ok(Undone::InPart),
     }
