@@ -70,7 +70,7 @@ class Fork:
     #: The directory of the project, where commands in the fork begin.
     project: Path
     name: str
-    #: What the program reports of the fork; empty before it is made.
+    #: The facts that the program reports; empty before the fork is made.
     facts: Mapping[str, Any]
 
     def __init__(

@@ -116,7 +116,7 @@ impl Workspace {
         Ok(answer(&head, &recorded, next, json!({"fork_count": count, "forks": listed})))
     }
 
-    /// A fork as the list has it. Of long lists the beginning is shown.
+    /// A fork as the list has it. A long list is shown from its beginning.
     fn in_list(&self, fork: &Value) -> Value {
         let all = fork["collisions"].as_array().cloned().unwrap_or_default();
         let line = |collision: &Value| collision["path"].to_string();

@@ -195,7 +195,7 @@ pub const TOOLS: &[ToolInfo] = &[
     ToolInfo {
         name: "merge",
         description: "Bring what was done in a fork into the project: files three ways, commits as \
-                      a branch. What both sides changed stays as it is here, and is named. The \
+                      a branch. A change of both sides stays as it is here, and is named. The \
                       state before is kept, so a merge can be taken back.",
         arguments: &[
             FORK,
@@ -222,8 +222,8 @@ pub const TOOLS: &[ToolInfo] = &[
     #[cfg(feature = "mount")]
     ToolInfo {
         name: "discard",
-        description: "Remove forks with all that was changed in them and not merged. That cannot \
-                      be taken back. A fork with a process in it is refused.",
+        description: "Remove forks with all that was changed in them and not merged. A discard \
+                      cannot be taken back. A fork with a process in it is refused.",
         arguments: &[needed("names", Kind::Texts, "the forks")],
         is_read_only: false,
         is_destructive: true,

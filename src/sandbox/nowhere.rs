@@ -94,6 +94,14 @@ pub mod layers {
     ///
     /// # Errors
     /// Always.
+    pub fn show(_: &Path, at: &Path) -> Result<(), NamespaceError> {
+        Err(NamespaceError::at("mount a copy at", at, Errno::NOSYS))
+    }
+
+    /// Always refuses.
+    ///
+    /// # Errors
+    /// Always.
     pub fn lift(at: &Path) -> Result<(), NamespaceError> {
         Err(NamespaceError::at("unmount", at, Errno::NOSYS))
     }

@@ -1,4 +1,4 @@
-//! What a fork recorded is undone in the fork, typed outside and inside, and the project stays.
+//! Undo of the runs and steps of a fork, typed outside and inside: the project stays.
 
 use std::fs;
 
@@ -72,7 +72,7 @@ fn later_changes_stay_when_an_older_run_of_a_fork_is_undone() {
         assert!(undone.says("left  gone"), "{}{}", undone.stdout, undone.stderr);
         assert_eq!(inside(&fixture, "cat edited gone").stdout, lines("0", "second") + "2\n");
         fixture.nono(&["undo", "--yes", &format!("{id}/0")]).fails(2, "snapshot 0");
-        fixture.nono(&["undo", "--yes", &id, "edited"]).fails(2, "not selected");
+        fixture.nono(&["undo", "--yes", &id, "edited"]).fails(2, "select nothing");
     }
 }
 

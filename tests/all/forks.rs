@@ -1129,7 +1129,7 @@ fn a_hostile_layer_shows_nothing_of_another_place_in_a_mount() {
     }
 }
 
-/// Nothing but nono flushes a layer. What a machine that went down may have lost is named, once.
+/// Nothing but nono flushes a layer. Writes that a machine may have lost are named, once.
 #[test]
 fn writes_that_a_machine_may_have_lost_are_named() {
     for fixture in users() {

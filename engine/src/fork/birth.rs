@@ -17,7 +17,7 @@ use super::store::{
 };
 use crate::layout;
 use crate::manifest::{NotCaptured, SnapshotManifest};
-use crate::object::Node;
+use crate::object::{Attributes, Node};
 use crate::path_text::Shown;
 use crate::restore::CopyOptions;
 use crate::session::{Catalog, SessionStatus};
@@ -232,18 +232,7 @@ fn make_layers(
             return Err(ForkError::NotADirectory { path: tracked.path.clone() });
         };
         let layer = make_layer(&dir, layers.len())?;
-        let upper = layer.inode(UPPER.as_bytes())?;
-        // The kernel shows the attributes of the layer, and not those below.
-        let attributes = &entry.attributes;
-        for (name, value) in attributes.xattrs.iter() {
-            upper.set_xattr(name, value)?;
-        }
-        let stat = upper.stat()?;
-        if (stat.uid, stat.gid) != (attributes.uid, attributes.gid) {
-            upper.set_owner(attributes.uid, attributes.gid)?;
-        }
-        upper.set_mode(attributes.mode)?;
-        upper.set_mtime(attributes.mtime)?;
+        give_attributes(&layer, &entry.attributes)?;
         layers.push(Layer { path: tracked.path.clone(), lower: Lower::Recorded });
     }
     for path in live_paths(&base.not_captured) {
@@ -268,9 +257,10 @@ fn make_copies(
     for tracked in &base.roots {
         let root = read_root_tree(manager.store(), &base.merkle_root)?;
         let entry = root.get(tracked.path.as_os_str().as_bytes());
-        if !entry.is_some_and(|entry| matches!(entry.node, Node::Directory { .. })) {
+        let entry = entry.filter(|entry| matches!(entry.node, Node::Directory { .. }));
+        let Some(entry) = entry else {
             return Err(ForkError::NotADirectory { path: tracked.path.clone() });
-        }
+        };
         let layer = make_layer(&dir, layers.len())?;
         let options = CopyOptions {
             base: Some(tracked.path.clone()),
@@ -283,9 +273,26 @@ fn make_copies(
             let reason = format!("{}: {}", Shown::path(&skipped.path), skipped.reason);
             return Err(ForkError::Copy { reason });
         }
+        give_attributes(&layer, &entry.attributes)?;
         layers.push(Layer { path: tracked.path.clone(), lower: Lower::Copied });
     }
     Ok(layers)
+}
+
+/// Gives a layer the attributes of the directory that it stands for: the kernel shows these, and
+/// not those below.
+fn give_attributes(layer: &Dir, attributes: &Attributes) -> Result<(), ForkError> {
+    let upper = layer.inode(UPPER.as_bytes())?;
+    for (name, value) in attributes.xattrs.iter() {
+        upper.set_xattr(name, value)?;
+    }
+    let stat = upper.stat()?;
+    if (stat.uid, stat.gid) != (attributes.uid, attributes.gid) {
+        upper.set_owner(attributes.uid, attributes.gid)?;
+    }
+    upper.set_mode(attributes.mode)?;
+    upper.set_mtime(attributes.mtime)?;
+    Ok(())
 }
 
 fn make_layer(dir: &Dir, number: usize) -> Result<Dir, ForkError> {

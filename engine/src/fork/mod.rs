@@ -9,7 +9,7 @@
 //!   SESSION/                       locked (shared) by each process that uses the fork
 //!     fork.json                    name, session, begin, layers
 //!     start  holder  holder.pid    locks of the process that holds the mounts, and its number
-//!     unflushed.json               since when the layers may be unflushed, in which run of the machine
+//!     unflushed.json               since when the layers may be unflushed
 //!     base/                        where that process mounts the recorded state, for itself alone
 //!     layers/0/upper  layers/0/work
 //!   .new-…  .removed-…             forks that are not there yet, or no longer; locked as well

@@ -1,8 +1,8 @@
 //! Names of forks: which one is meant here, and which are free.
 //!
 //! A name belongs to a project: the directories that a fork shows. A project inside of another one
-//! is told by its git work tree, or by a fork of it. What cannot be taken back is stricter than
-//! the rest, because a project without a mark looks like a directory of the outer one.
+//! is told by its git work tree, or by a fork of it. A removal is stricter than the
+//! rest, because a project without a mark looks like a directory of the outer one.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -64,8 +64,8 @@ impl Forks {
         }
     }
 
-    /// The project around a directory, as far as its marks tell: the nearest top of a git work tree,
-    /// or directory of a fork.
+    /// The project around a directory, as far as its marks tell: the nearest top of a git work
+    /// tree, or directory of a fork.
     fn project_around(&self, here: &Path) -> Result<Option<PathBuf>, ForkError> {
         let forks: Vec<Fork> = self.list()?.into_iter().flatten().collect();
         let is_forked = |path: &&Path| {

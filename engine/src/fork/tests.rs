@@ -414,7 +414,7 @@ fn a_name_belongs_to_a_project() {
     assert!(matches!(at("other").find("a"), Err(ForkError::Elsewhere { .. })));
     std::fs::create_dir_all(work.join("repository/.git")).unwrap();
     assert!(matches!(at("repository").find("a"), Err(ForkError::Elsewhere { .. })));
-    // What cannot be taken back is no guess.
+    // A removal is no guess.
     assert_eq!(session(&at("").find_to_remove("a").unwrap()), session(&outer));
     assert!(matches!(at("dir/inner").find_to_remove("a"), Err(ForkError::Above { .. })));
     std::fs::create_dir(work.join("dir/.git")).unwrap();

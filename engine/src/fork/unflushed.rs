@@ -7,8 +7,8 @@
 //!
 //! - It is durable before the first write.
 //! - It goes only after a flush that began after the last write.
-//! - Processes that are killed lose nothing: the kernel has what they wrote. Only where the document
-//!   names another run of the machine, the last writes may be lost, and that is said.
+//! - Processes that are killed lose nothing: the kernel has what they wrote. Only where the
+//!   document names another run of the machine, the last writes may be lost, and that is said.
 
 use std::path::{Path, PathBuf};
 

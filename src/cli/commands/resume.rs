@@ -27,8 +27,8 @@ use nono_engine::snapshot::{SessionDir, SnapshotManager};
 /// Arguments of `nono resume`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct ResumeArgs {
-    /// Id of a session, a prefix of it, or `latest` [default: every session here with an interrupted
-    /// restore]
+    /// Id of a session, a prefix of it, or `latest` [default: every session here with an
+    /// interrupted restore]
     #[arg(value_name = "ID")]
     id: Option<String>,
     /// Take the restore back instead of finishing it
@@ -130,7 +130,7 @@ fn in_fork(
     fork::undo::outside(session, &what, store, context)
 }
 
-/// What was asked for, and what was done about restores.
+/// The request, and the work on restores so far.
 #[cfg(feature = "mount")]
 struct Meant<'a> {
     id: Option<&'a str>,
@@ -168,8 +168,9 @@ impl Others {
     fn say(&self, context: &Context) {
         for (id, tracked) in &self.sessions {
             let project = named_project(tracked);
-            context
-                .say(format_args!("what was interrupted in {project} is left: {NONO} resume {id}"));
+            context.say(format_args!(
+                "an interrupted restore or merge in {project} is left: {NONO} resume {id}"
+            ));
         }
     }
 }

@@ -83,8 +83,8 @@ const MAX_NAMED: usize = 10;
 pub(in crate::cli) fn say_lost_writes(fork: &Fork, lost: &LostWrites, context: &Context) {
     let LostWrites { since, paths } = lost;
     context.warn(format_args!(
-        "the machine went down before all writes in fork {} were on the disk: those since {} may be \
-         missing",
+        "the machine went down before all writes in fork {} were on the disk: those since {} may \
+         be missing",
         fork.name(),
         exact(*since)
     ));

@@ -156,14 +156,14 @@ impl CopyArgs {
         let totals = session.manifest(0)?.manifest.totals;
         let store = Catalog::store_of(session)?;
         let size = byte_size(totals.total_bytes);
+        let files = counted(totals.file_count, "file", "files");
         if store.shares_blocks()? {
             context.say(format_args!(
-                "a copy of {} files, {size}: the blocks of large files are shared",
-                totals.file_count
+                "a copy of {files}, {size}: the blocks of large files are shared"
             ));
             return Ok(true);
         }
-        let price = format!("a copy of {} files takes {size}", totals.file_count);
+        let price = format!("a copy of {files} takes {size}");
         if self.yes {
             context.say(&price);
             return Ok(true);

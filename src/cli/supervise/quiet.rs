@@ -38,8 +38,8 @@ pub(in crate::cli) struct Leftover {
 
 /// Waits until no descendant of this process is left, or none writes, and names those that are
 /// left. The keeper is none of them: it ends after the last, and its lock of the temporary files
-/// with it, which is awaited. Neither are `helpers`, processes of this program. `say` is called when
-/// that takes longer than a moment.
+/// with it, which is awaited. Neither are `helpers`, processes of this program. `say` is called
+/// when that takes longer than a moment.
 pub(in crate::cli) fn wait_for_quiet(
     keeper: Option<Pid>,
     helpers: &[Pid],

@@ -1,8 +1,8 @@
 //! The program itself, started again for verification, cleanup, and the merge of a fork with its
 //! check.
 //!
-//! A form has asked before. No word of it comes from the past: ids of forks and numbers alone, which
-//! are checked where they are read.
+//! A form has asked before. No word of it comes from the past: ids of forks and numbers alone,
+//! which are checked where they are read.
 
 use std::ffi::OsStr;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What becomes of changes that the present state does not just take: conflicts, open and decided.
+//! The fate of changes that the present state does not just take: conflicts, open and decided.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ pub(in crate::restore) struct Conflict {
     pub(in crate::restore) reason: String,
 }
 
-/// What decided about a conflict.
+/// The side or the choice that decided about a conflict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DecidedBy {
@@ -37,11 +37,11 @@ pub struct Decided {
     pub path: PathBuf,
     /// The conflict, as a sentence for a person.
     pub reason: String,
-    /// What decided.
+    /// The side or the choice.
     pub by: DecidedBy,
 }
 
-/// What became of changes, besides the edits.
+/// The fate of changes, besides the edits.
 pub(super) struct Outcome {
     /// Files that were merged.
     pub(super) merged: Vec<PathBuf>,

@@ -171,7 +171,7 @@ impl<'a> VirtualState<'a> {
         self.edits.keys().map(Vec::as_slice)
     }
 
-    /// What became of the changes, besides the edits.
+    /// The fate of the changes, besides the edits.
     pub(super) fn finish(self) -> Outcome {
         let Self { merged, conflicts, left, decided, .. } = self;
         Outcome { merged, conflicts, left, decided }

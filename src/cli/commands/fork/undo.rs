@@ -3,7 +3,7 @@
 //! ```text
 //! outside   nono undo ID ────────────────────┐
 //! inside    nono undo ── socket ── the supervisor of the command in the fork
-//!                                            └── nono __fork-undo SESSION   in the mounts of the fork
+//!                                            └── nono __fork-undo SESSION, in its mounts
 //! ```
 //!
 //! The present state is read from the layer, as a snapshot of the fork reads it, and the paths are
@@ -39,7 +39,7 @@ use nono_engine::snapshot::{SessionDir, SnapshotKind, SnapshotManager, StepKind}
 /// The name of the hidden command.
 pub(in crate::cli) const NAME: &str = "__fork-undo";
 
-/// What is taken back in a fork, and how.
+/// The changes that are taken back in a fork, and how.
 #[derive(Debug, Clone, Default, Args, serde::Serialize, serde::Deserialize)]
 pub(in crate::cli) struct TakeBackArgs {
     /// The snapshot whose changes are taken back [default: the newest of which something is left]

@@ -50,7 +50,7 @@ impl UndoArgs {
         let names_more = self.part.paths.len() > usize::from(!self.which.is_given());
         if names_more || self.since.is_some() || self.which.is_other_than_step() {
             return Err(CliError::usage(
-                "in a fork, undo takes back one snapshot: paths, prompts and times are not selected",
+                "in a fork, undo takes back one snapshot: paths, prompts and times select nothing",
             ));
         }
         Ok(TakeBackArgs {
@@ -89,8 +89,8 @@ fn from_inside(args: &UndoArgs, context: &Context) -> Outcome {
     let socket = std::env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty());
     let Some(socket) = socket else {
         return Err(CliError::failed(format!(
-            "this is inside of a fork, and {SOCKET_VARIABLE} is not set, by which its supervisor is \
-             asked for an undo"
+            "this is inside of a fork, and {SOCKET_VARIABLE} is not set, by which its supervisor \
+             is asked for an undo"
         )));
     };
     if !what.yes && !what.dry_run {
