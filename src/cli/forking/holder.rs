@@ -6,6 +6,7 @@ use std::path::Path;
 
 use clap::Args;
 use nono_mount::{Mount, MountOptions};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
@@ -30,6 +31,8 @@ const START: &str = "start";
 /// The lock of the holder.
 const HOLDER: &str = "holder";
 const MAX_PID_BYTES: u64 = 16;
+/// A holder that was killed has ended within this time.
+const END_TIMEOUT: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 
 /// Arguments of the hidden command.
 #[derive(Debug, Args)]
@@ -215,11 +218,21 @@ fn holder_of(directory: &Path) -> Result<Option<OwnedFd>, CliError> {
     let pid = std::str::from_utf8(&bytes).ok().and_then(|text| text.trim().parse().ok());
     let Some(pid) = pid.and_then(Pid::from_raw) else { return Ok(None) };
     match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(process) if is_ending(pid) => {
+            let _ = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&END_TIMEOUT));
+            Ok(None)
+        }
         // It lives as long as its lock is held, so the descriptor is not of a later process.
         Ok(process) => Ok(is_held()?.then_some(process)),
         Err(Errno::SRCH) => Ok(None),
         Err(errno) => Err(io::Error::from(errno).into()),
     }
+}
+
+/// Whether a process is being taken down. Its threads may hold the lock a little longer.
+fn is_ending(pid: Pid) -> bool {
+    let root = std::fs::read_link(format!("/proc/{}/root", pid.as_raw_nonzero()));
+    root.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
 /// Gives this process the mounts of the fork in a directory, which its holder holds.
