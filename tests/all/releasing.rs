@@ -1,5 +1,5 @@
-//! The promises of a release: one version everywhere, no invented address, and a store that an older
-//! nono leaves alone.
+//! The promises of a release: one version everywhere, no invented address, and a store that an
+//! older nono leaves alone.
 
 use std::collections::BTreeMap;
 use std::fs;

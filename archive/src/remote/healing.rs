@@ -1,8 +1,8 @@
 //! Archives that were lost are stored again, where archives of others depend on them.
 //!
 //! One lost archive breaks each chain that goes through it, over sessions. A push meets broken
-//! chains in the sessions that it lists. Where the store here holds what is missing, and the history
-//! is the same, the push stores it: every chain that needed it can be had again.
+//! chains in the sessions that it lists. Where the store here holds what is missing, and the
+//! history is the same, the push stores it: every chain that needed it can be had again.
 
 use std::collections::BTreeSet;
 
@@ -44,8 +44,8 @@ impl Pushing<'_> {
         Ok(())
     }
 
-    /// A snapshot that is here, is none of the pushed session, and whose archive chains of `session`
-    /// lack.
+    /// A snapshot that is here and is none of the pushed session. Chains of `session` lack its
+    /// archive.
     fn missing_link(&mut self, session: &str) -> Option<ArchiveId> {
         let Self { inventory, histories, request, healing, .. } = self;
         let own = request.session.id();

@@ -2,8 +2,8 @@
 //!
 //! A delta to a snapshot of another session leaves a reference in the folder of that session:
 //! `PARENT/needed-by-CHILD`, stored before the delta. So a cleanup of one session finds the
-//! sessions that need it without a list of the whole remote. A reference says where to look, never what is
-//! needed: the names of the archives decide.
+//! sessions that need it without a list of the whole remote. A reference says where to look, never
+//! what is needed: the names of the archives decide.
 
 use std::collections::{BTreeMap, BTreeSet};
 

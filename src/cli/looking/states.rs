@@ -134,7 +134,7 @@ impl<'a> States<'a> {
         newer.is_ok_and(|it| it.manifest.merkle_root == self.merkle_roots[1])
     }
 
-    /// The newer text of a file without some of its hunks, each by its number from 0 and its header.
+    /// The newer text of a file without some hunks, each by its number from 0 and its header.
     pub(crate) fn without_hunks(
         &self,
         change: &Change,
