@@ -16,7 +16,7 @@ use crate::snapshot::{
     ManifestError, RestoreCommand, RestoreRecord, SessionDir, SessionMetadata, SessionOrigin,
     StepEntry,
 };
-use crate::sys::{self, Dir, DirWatch, FileTime, Stat};
+use crate::sys::{self, Dir, DirWatch, FileKind, FileTime, Stat};
 
 /// The names in a session whose change may be a fact.
 const OF_SESSION: &[&[u8]] = &[
@@ -135,15 +135,12 @@ impl Look {
         }
         let nothing = SeenSession::default();
         let mut present = HashSet::new();
+        if let Some(watch) = watch.as_deref_mut() {
+            watch_sessions(root, watch)?;
+        }
         for session in SessionDir::all_below(root)? {
             let id = session.id();
-            let snapshots = session.path().join(layout::SNAPSHOTS);
-            for (dir, names) in [(session.path(), OF_SESSION), (&snapshots, ALL)] {
-                match watched(dir, names, watch.as_deref_mut()) {
-                    Err(error) if error.is_denied() => {}
-                    added => added?,
-                }
-            }
+            watched_if_allowed(&session.path().join(layout::SNAPSHOTS), ALL, &mut watch)?;
             let of_it = seen.sessions.get(&id).unwrap_or(&nothing);
             let facts = self.of_session(&session, of_it);
             match facts {
@@ -248,6 +245,35 @@ fn watched(
         Err(error) if error.is_gone() => Ok(()),
         added => added,
     }
+}
+
+/// The same, of a directory that may be another user's.
+fn watched_if_allowed(
+    dir: &Path,
+    names: &'static [&'static [u8]],
+    watch: &mut Option<&mut DirWatch>,
+) -> sys::Result<()> {
+    match watched(dir, names, watch.as_deref_mut()) {
+        Err(error) if error.is_denied() => Ok(()),
+        added => added,
+    }
+}
+
+/// Watches each directory that is a session, or may become one: a look may come between its making
+/// and its first content.
+fn watch_sessions(root: &Path, watch: &mut DirWatch) -> sys::Result<()> {
+    let store = Dir::open(root)?;
+    let mut watch = Some(watch);
+    for listed in store.names()? {
+        let is_directory = || -> sys::Result<bool> {
+            let stat = store.try_stat(&listed.name)?;
+            Ok(stat.is_some_and(|stat| stat.kind == FileKind::Directory))
+        };
+        if layout::may_be_session(&listed.name) && is_directory()? {
+            watched_if_allowed(&store.path_of(&listed.name), OF_SESSION, &mut watch)?;
+        }
+    }
+    Ok(())
 }
 
 fn add_damage(what: Damage, path: PathBuf, seen: &SeenSession, facts: &mut Vec<(Timestamp, Fact)>) {

@@ -186,6 +186,21 @@ fn a_removed_snapshot_is_no_damage() {
 }
 
 #[test]
+fn a_session_that_is_seen_before_its_first_content_ends_a_wait() {
+    let store = Store::new();
+    let mut stream = EventStream::following(&store.root(), None).unwrap();
+    let session = store.root().join("20260101-000000-1");
+    fs::create_dir(&session).unwrap();
+    assert!(stream.batch().unwrap().is_empty());
+    // The note of its making, which came with the look or comes behind it.
+    while stream.wait(Some(Duration::from_millis(1)), None).unwrap() == Waited::Changed {
+        assert!(stream.batch().unwrap().is_empty());
+    }
+    fs::create_dir(session.join("snapshots")).unwrap();
+    assert_eq!(stream.wait(Some(Duration::from_secs(60)), None).unwrap(), Waited::Changed);
+}
+
+#[test]
 fn a_wait_ends_with_a_new_fact_a_closed_reader_or_its_limit() {
     const LONG: Duration = Duration::from_secs(60);
     let store = Store::new();
