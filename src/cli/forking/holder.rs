@@ -231,8 +231,8 @@ fn holder_of(directory: &Path) -> Result<Option<OwnedFd>, CliError> {
 
 /// Whether a process is being taken down. Its threads may hold the lock a little longer.
 fn is_ending(pid: Pid) -> bool {
-    let root = std::fs::read_link(format!("/proc/{}/root", pid.as_raw_nonzero()));
-    root.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    let root = format!("/proc/{}/root", pid.as_raw_nonzero());
+    rustix::fs::readlink(root, Vec::new()).is_err_and(|errno| errno == Errno::NOENT)
 }
 
 /// Gives this process the mounts of the fork in a directory, which its holder holds.
