@@ -174,7 +174,7 @@ fn a_renamed_file_is_one_row_and_comes_back_under_its_former_name() {
     terminal.keys(&["Space", "G", "Space"]);
     terminal.wait_for("marked");
     terminal.keys(&["r"]);
-    terminal.wait_for("[y/N]");
+    terminal.wait_for("[y/N/?]");
     end(&terminal, &["y"]);
     terminal.wait_for("take this back: nono redo");
     let project = fixture.project();
