@@ -290,7 +290,7 @@ fn a_left_out_directory_takes_no_watches_below_it() {
 }
 
 #[test]
-fn a_mount_that_comes_is_noticed_and_everything_is_looked_at() {
+fn a_file_system_that_comes_is_noticed_and_everything_is_looked_at() {
     let fixture = Fixture::new();
     fixture.write("inner/file", "one");
     let other = fixture.path("other");
