@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Iterator
@@ -270,14 +271,16 @@ def test_a_killed_process_leaves_the_container_running(
         "ContainerSnapshots(sys.argv[1], sys.argv[2]).snapshot(sys.argv[3])"
     )
     command = [sys.executable, "-c", script, snapshots.root, docker.host, container]
+    # From a time on, so that no event is missed before the program listens.
+    since = f"{time.time():.6f}"
     with subprocess.Popen(
-        ["docker", "-H", docker.host, "events", "--filter", f"container={container}",
-         "--format", "{{.Action}}"],
+        ["docker", "-H", docker.host, "events", "--since", since,
+         "--filter", f"container={container}",
+         "--filter", "event=pause", "--filter", "event=unpause", "--format", "{{.Action}}"],
         stdout=subprocess.PIPE, text=True,
     ) as events:  # fmt: skip
         assert events.stdout is not None
         try:
-            # Events are listed from the moment on that the first one arrives.
             docker.run("pause", container)
             docker.run("unpause", container)
             assert [events.stdout.readline().strip() for _ in range(2)] == ["pause", "unpause"]
