@@ -1,4 +1,4 @@
-//! What a new user tries first: flags of git, a path behind `status`, programs that are not
+//! The first tries of a new user: flags of git, a path behind `status`, programs that are not
 //! installed, files that are gone, numbers that are compared.
 
 use std::fs;

@@ -146,7 +146,7 @@ fn an_undo_does_what_its_plan_said_and_is_taken_back() {
     assert_eq!(read(&fixture, "notes.txt"), "one\n2\nthree\n");
     assert_eq!(read(&fixture, "src/new.rs"), "x\n");
     let list = web.get("/").ok().text();
-    // What was undone first is still undone.
+    // The path of the first undo is still undone.
     assert!(list.contains("badge undone\">partly undone<"), "{list}");
 }
 

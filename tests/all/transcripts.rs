@@ -59,7 +59,7 @@ fn with_numbered_ids(text: &str) -> String {
     numbered
 }
 
-/// What a person sees who types these commands one after the other.
+/// The screen of a person who types these commands one after the other.
 pub struct Transcript<'a> {
     fixture: &'a Fixture,
     text: String,

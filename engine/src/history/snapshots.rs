@@ -25,7 +25,7 @@ pub struct Place {
     pub merkle_root: ContentHash,
     /// Whether an archive brought it, so that nothing here recorded it.
     pub received: bool,
-    /// Of a state that a restore brought back: the command that did.
+    /// The command that brought this state back, if a restore did.
     pub restored: Option<RestoreCommand>,
 }
 

@@ -83,8 +83,8 @@ impl SnapshotManager {
                 Some(reason) => report.left.push((path, reason)),
             }
         }
-        // How far a merge came is not known. It stands, so that an undo has the state before it, and
-        // counts no change as merged. A session that cannot be read is given up all the same.
+        // How far a merge came is not known. It stands, so that an undo has the state before it,
+        // and counts no change as merged. A session that cannot be read is given up all the same.
         if let Ok(mut metadata) = self.session().metadata()
             && let Some(merge) = metadata.merge.as_mut().filter(|merge| !merge.is_done)
         {

@@ -64,8 +64,8 @@ impl DirWatch {
             | WatchFlags::CLOSE_WRITE
             | WatchFlags::ONLYDIR
             | WatchFlags::DONT_FOLLOW
-            // Without it, the kernel sets the mask of a known directory to nothing for a moment, and
-            // what happens then has no note (`inotify_update_existing_watch`).
+            // Without it, the kernel sets the mask of a known directory to nothing for a moment.
+            // A change in that moment has no note (`inotify_update_existing_watch`).
             | WatchFlags::MASK_ADD;
         let watch = inotify::add_watch(&self.fd, dir, flags).at("watch", dir)?;
         self.names.insert(watch, names);

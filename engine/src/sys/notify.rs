@@ -67,9 +67,9 @@ mod linux {
 
     /// Bytes of the buffer: several hundred events.
     const BUFFER_BYTES: usize = 64 << 10;
-    /// All that can change an entry of a directory, or what is below it. `MASK_ADD`: else the kernel
-    /// sets the mask of a directory that is watched again to nothing for a moment, and tells nothing
-    /// of the changes then (`inotify_update_existing_watch`).
+    /// All that can change an entry of a directory, or what is below it. `MASK_ADD`: else the
+    /// kernel sets the mask of a directory that is watched again to nothing for a moment, and tells
+    /// nothing of the changes then (`inotify_update_existing_watch`).
     const MASK: WatchFlags = WatchFlags::MODIFY
         .union(WatchFlags::ATTRIB)
         .union(WatchFlags::CLOSE_WRITE)
