@@ -118,6 +118,76 @@ fn a_directory_goes_back_and_never_forward() {
 }
 
 #[test]
+fn restores_one_after_the_other_never_go_forward() {
+    use Deed::{Nono, Write};
+    const UNDO: Deed = Nono(&["undo", "--yes"]);
+    const REDO: Deed = Nono(&["redo", "--yes"]);
+    const FILE: &[&str] = &["restore", "dir/a", "--force"];
+    const DIRECTORY: &[&str] = &["restore", "dir", "--force"];
+    for words in [FILE, DIRECTORY] {
+        let restore = || Nono(words);
+        let table: [(&str, Vec<Deed>, &[&str]); 9] = [
+            ("run", vec![], &["2", "1", "0"]),
+            ("undo", vec![UNDO], &["1", "0"]),
+            ("undo and redo", vec![UNDO, REDO], &["2", "1", "0"]),
+            ("undo, redo, undo", vec![UNDO, REDO, UNDO], &["1", "0"]),
+            ("undo and redo, twice", vec![UNDO, REDO, UNDO, REDO], &["2", "1", "0"]),
+            ("restore and redo", vec![restore(), REDO], &["2", "1", "0"]),
+            ("restores and a redo", vec![restore(), restore(), REDO], &["1", "0"]),
+            ("edit", vec![Write("dir/a", "mine")], &["mine", "2", "1", "0"]),
+            (
+                "edit, restore, redo",
+                vec![Write("dir/a", "mine"), restore(), REDO],
+                &["mine", "2", "1", "0"],
+            ),
+        ];
+        for (what, deeds, states) in table {
+            let fixture = two_runs();
+            deeds.iter().for_each(|deed| deed.carry_out(&fixture));
+            let text = || read(&fixture, "dir/a").unwrap().trim().to_owned();
+            assert_eq!(text(), states[0], "{what}");
+            for state in &states[1..] {
+                fixture.nono(words).success();
+                assert_eq!(text(), *state, "{words:?}: {what}");
+            }
+            let refused = fixture.nono(words);
+            refused.fails(1, "from before what is there now differs");
+        }
+    }
+}
+
+#[test]
+fn a_path_that_is_gone_comes_back_without_a_question() {
+    use Deed::{Nono, Run, Write};
+    const UNDO: Deed = Nono(&["undo", "--yes"]);
+    const REMOVED: Deed = Run("rm -r dir");
+    let table: &[(&str, &[Deed], &str)] = &[
+        ("removed", &[REMOVED], "2 2"),
+        ("undo, and removed by hand", &[REMOVED, UNDO, Deed::Remove], "2 2"),
+        ("undo, a run, and by hand", &[REMOVED, UNDO, Run("true"), Deed::Remove], "2 2"),
+        (
+            "undo, a run that edits, and by hand",
+            &[REMOVED, UNDO, Run("echo 3 > dir/a"), Deed::Remove],
+            "3 2",
+        ),
+        ("an edit, and by hand", &[REMOVED, UNDO, Write("dir/a", "x"), Deed::Remove], "2 2"),
+    ];
+    for (what, deeds, there) in table {
+        for path in ["dir", "dir/a"] {
+            let fixture = two_runs();
+            deeds.iter().for_each(|deed| deed.carry_out(&fixture));
+            assert_eq!(both(&fixture), "- -", "{what}");
+            fixture.nono(&["restore", path, "--yes"]).success();
+            let expected = match path {
+                "dir" => (*there).to_owned(),
+                _ => format!("{} -", &there[..1]),
+            };
+            assert_eq!(both(&fixture), expected, "{path}: {what}");
+        }
+    }
+}
+
+#[test]
 fn a_file_goes_back_as_its_directory_does() {
     const NOTHING: &str = "no version of dir/a from before what is there now differs";
     let undo = || Deed::Nono(&["undo", "--yes"]);

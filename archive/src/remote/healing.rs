@@ -4,7 +4,7 @@
 //! chains in the sessions that it lists. Where the store here holds what is missing, and the
 //! history is the same, the push stores it: every chain that needed it can be had again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::archives::ChainError;
 use super::error::RemoteError;
@@ -15,6 +15,7 @@ impl Pushing<'_> {
     /// Stores archives again that were lost, and on which chains of a session depend: whatever else
     /// depends on them can be had again, too. Archives of the pushed session follow in their turn.
     pub(super) fn heal(&mut self, session: &str) -> Result<(), RemoteError> {
+        self.refer_again(session)?;
         while let Some(missing) = self.missing_link(session) {
             self.healing.insert(missing.clone());
             if !self.is_of_here(missing.session())? {
@@ -40,6 +41,28 @@ impl Pushing<'_> {
                 ) => {}
                 Err(error) => return Err(error),
             }
+        }
+        Ok(())
+    }
+
+    /// Writes the references again that archives of a session need and that were lost: a cleanup of
+    /// the other session would not find these archives.
+    fn refer_again(&mut self, session: &str) -> Result<(), RemoteError> {
+        let Self { inventory, listed, .. } = self;
+        let is_lost = |parent: &ArchiveId| {
+            let known = inventory.needed_by.get(parent.session());
+            parent.session() != session
+                && listed.contains(parent.session())
+                && !known.is_some_and(|children| children.contains(session))
+        };
+        let archives = inventory.archives.of_session(session);
+        let links = archives.filter_map(|(name, _)| Some((name.kind.parent()?, &name.id)));
+        let lost = links.filter(|(parent, _)| is_lost(parent));
+        let lost: BTreeMap<&str, _> = lost.map(|link| (link.0.session(), link)).collect();
+        let lost: Vec<(ArchiveId, ArchiveId)> =
+            lost.into_values().map(|(parent, child)| (parent.clone(), child.clone())).collect();
+        for (parent, child) in lost {
+            self.refer(&parent, &child)?;
         }
         Ok(())
     }

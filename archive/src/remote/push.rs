@@ -311,7 +311,11 @@ impl Pushing<'_> {
     }
 
     /// Notes in the folder of a parent's session that another one depends on it.
-    fn refer(&mut self, parent: &ArchiveId, child: &ArchiveId) -> Result<(), RemoteError> {
+    pub(super) fn refer(
+        &mut self,
+        parent: &ArchiveId,
+        child: &ArchiveId,
+    ) -> Result<(), RemoteError> {
         let (parent, child) = (parent.session(), child.session());
         let text = format!("archives of {child} depend on some of {parent}\n");
         let mut write = |out: &mut dyn io::Write| out.write_all(text.as_bytes());

@@ -2,7 +2,8 @@
 //!
 //! An undo goes back over what a session did with a path, a restore over all that came after its
 //! snapshot. The states in between are no earlier versions of what is there now: `redo` brings them
-//! again. A restore that was itself taken back counts no more.
+//! again. A restore that was itself taken back counts no more, and the states that stood between
+//! the two are taken back with it.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -13,9 +14,7 @@ use super::error::HistoryError;
 use super::snapshots::Place;
 use super::versions::{Seen, is_same, look};
 use crate::object::ContentHash;
-use crate::snapshot::{
-    RestoreCommand, RestoreRecord, SessionDir, SnapshotKind, SnapshotManifest, standing,
-};
+use crate::snapshot::{RestoreCommand, RestoreRecord, SessionDir, SnapshotKind, SnapshotManifest};
 use crate::store::ObjectSource;
 
 /// A time in which all states of a path are taken back.
@@ -36,6 +35,24 @@ impl TakenBack {
     }
 }
 
+/// The restores of one path that still say what is taken back. A restore of the state before an
+/// earlier one makes those count that counted then, and itself.
+fn in_force(records: Vec<&RestoreRecord>) -> Vec<&RestoreRecord> {
+    let mut counting: Vec<&RestoreRecord> = Vec::new();
+    // Those that counted before each.
+    let mut before: Vec<Vec<&RestoreRecord>> = Vec::new();
+    for (at, record) in records.iter().enumerate() {
+        let is_before = |it: &&RestoreRecord| it.safety_snapshot == Some(record.snapshot);
+        let reverted = records[..at].iter().rposition(|it| is_before(it));
+        before.push(counting.clone());
+        if let Some(reverted) = reverted.filter(|_| !record.undoes_steps) {
+            counting.clone_from(&before[reverted]);
+        }
+        counting.push(record);
+    }
+    counting
+}
+
 /// The restores of a session, asked about one path.
 pub(super) struct Restores<'a> {
     pub(super) session: &'a SessionDir,
@@ -51,18 +68,24 @@ impl Restores<'_> {
     /// # Errors
     /// When the session cannot be read.
     pub(super) fn taken_back(mut self) -> Result<Vec<TakenBack>, HistoryError> {
-        let records = standing(&self.session.metadata()?.restores);
+        let metadata = self.session.metadata()?;
+        let about = metadata.restores.iter().filter(|record| self.concerns(record)).collect();
         let of = |record: &RestoreRecord| self.of(record).ok().flatten();
-        Ok(records.iter().filter_map(of).collect())
+        Ok(in_force(about).into_iter().filter_map(of).collect())
+    }
+
+    /// Whether a restore had to do with the path.
+    fn concerns(&self, record: &RestoreRecord) -> bool {
+        if !record.is_partial {
+            return true;
+        }
+        let safety = record.safety_snapshot.and_then(|it| self.session.manifest(it).ok());
+        safety.is_some_and(|safety| self.is_about(&safety.manifest.restores_only))
     }
 
     fn of(&mut self, record: &RestoreRecord) -> Result<Option<TakenBack>, HistoryError> {
         let load = |number| self.session.manifest(number).map(|loaded| loaded.manifest);
         let safety = record.safety_snapshot.map(load).transpose()?;
-        let only = safety.as_ref().map_or(&[][..], |safety| &safety.restores_only);
-        if record.is_partial && !self.is_about(only) {
-            return Ok(None);
-        }
         let (base, is_changed) = if record.undoes_steps {
             let Some(base) = self.session.held_before(record.snapshot)? else { return Ok(None) };
             (load(base)?, self.is_changed_by_steps(record, safety.as_ref())?)

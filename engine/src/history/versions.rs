@@ -93,12 +93,13 @@ impl PathHistory {
     }
 
     /// Whether a restore left what is there now on purpose, or merged it: the state is neither the
-    /// one before the restore alone nor the restored one.
+    /// one before the restore alone nor the restored one. Nothing is kept where nothing is.
     pub fn is_kept(&self, now: &Now) -> bool {
         let Some(last) = self.taken_back.iter().max_by_key(|it| it.until) else { return false };
         match now {
             Now::Version(index) => {
-                let newest = self.versions.get(*index).and_then(|version| version.places.last());
+                let version = self.versions.get(*index).filter(|version| version.state.is_some());
+                let newest = version.and_then(|version| version.places.last());
                 newest.is_some_and(|place| last.has(place))
             }
             Now::Unrecorded { .. } => last.has_merged,

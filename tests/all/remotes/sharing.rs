@@ -229,6 +229,25 @@ fn what_another_session_needs_is_never_removed() {
 }
 
 #[test]
+fn references_that_were_lost_are_written_again_by_the_next_push() {
+    let mut runs = Runs::of(40);
+    let place = runs.travel.directory("disk");
+    let (first, second) = (runs.pushed("disk"), runs.pushed("disk"));
+    let reference = place.join(&first).join(format!("needed-by-{second}"));
+    fs::remove_file(&reference).unwrap();
+    // All of the session is there already.
+    runs.push("disk", &second).success();
+    assert!(reference.exists());
+    fs::remove_file(&reference).unwrap();
+    // Another session of the project looks at its relatives.
+    runs.pushed("disk");
+    assert!(reference.exists());
+    runs.travel.nono(&["remote", "cleanup", "disk", &first, "--keep", "0", "--yes"]).success();
+    runs.travel.verify("disk").success();
+    runs.arrives("disk", &second);
+}
+
+#[test]
 fn a_session_goes_with_its_references() {
     let mut runs = Runs::of(40);
     let place = runs.travel.directory("disk");
