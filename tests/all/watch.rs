@@ -385,6 +385,24 @@ fn where_only_a_watcher_recorded_every_command_means_it_and_an_undo_takes_one_ch
 }
 
 #[test]
+fn a_restore_of_the_watchers_own_session_is_no_change_of_the_user() {
+    let fixture = Fixture::new();
+    fixture.write("dir/file", "one");
+    let watching = Watching::begin(&fixture, &[]);
+    fs::remove_dir_all(fixture.project().join("dir")).unwrap();
+    watching.says("recorded");
+    fixture.nono(&["restore", "dir"]).success();
+    watching.says("recorded");
+    let text = || fs::read_to_string(fixture.project().join("dir/file")).ok();
+    assert_eq!(text().as_deref(), Some("one"));
+    assert_eq!(kinds(&fixture, &watching.session), ["watched", "elsewhere"]);
+    // The only change of the user is back already.
+    fixture.nono(&["undo", "--yes"]).fails(1, "");
+    assert_eq!(text().as_deref(), Some("one"));
+    watching.stop(&fixture);
+}
+
+#[test]
 fn a_question_about_a_change_that_a_watcher_saw_says_whose_it_is() {
     let fixture = Fixture::new();
     fixture.write("file", "one");

@@ -54,8 +54,8 @@ pub fn at_work(root: &Path, paths: &[PathBuf]) -> Result<Option<AtWork>, Manifes
     Ok((!is_free).then_some(AtWork::Restore))
 }
 
-/// Whether another session than `own` recorded changes of its own in these paths after a moment: a
-/// command, an agent, or a restore.
+/// Whether a command or an agent of another session than `own`, or a restore of any, recorded
+/// changes of these paths after a moment.
 ///
 /// # Errors
 /// When the store cannot be listed.
@@ -66,11 +66,9 @@ pub fn recorded_by_others(
     since: Timestamp,
 ) -> Result<bool, ManifestError> {
     for session in SessionDir::all_below(root)? {
-        if session.id() == own {
-            continue;
-        }
         let Ok(metadata) = session.metadata() else { continue };
-        let is_writer = matches!(metadata.origin, SessionOrigin::Run | SessionOrigin::Agent);
+        let is_writer = session.id() != own
+            && matches!(metadata.origin, SessionOrigin::Run | SessionOrigin::Agent);
         let is_restored = metadata.restores.iter().any(|restore| restore.at > since);
         let is_written = || {
             let last = session.last_written().ok().flatten().and_then(FileTime::timestamp);
