@@ -43,7 +43,7 @@ fn in_force(records: Vec<&RestoreRecord>) -> Vec<&RestoreRecord> {
     let mut before: Vec<Vec<&RestoreRecord>> = Vec::new();
     for (at, record) in records.iter().enumerate() {
         let is_before = |it: &&RestoreRecord| it.safety_snapshot == Some(record.snapshot);
-        let reverted = records[..at].iter().rposition(|it| is_before(it));
+        let reverted = records[..at].iter().rposition(is_before);
         before.push(counting.clone());
         if let Some(reverted) = reverted.filter(|_| !record.undoes_steps) {
             counting.clone_from(&before[reverted]);
