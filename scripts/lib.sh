@@ -1,6 +1,11 @@
 # Shared by the scripts beside it: installs what is missing, on Debian and its relatives.
 # shellcheck shell=bash
 
+# part NAME: says which part of a run begins, and how many seconds the script has run.
+part() {
+    echo "== $1 (at $SECONDS s)"
+}
+
 # as_root CMD...: runs a command as root, with sudo where that is needed.
 as_root() {
     if [ "$(id -u)" = 0 ]; then
