@@ -37,19 +37,20 @@ pub(super) struct Between {
 pub(super) fn between(objects: &Path, pairs: &[(Oid, Oid)]) -> Vec<Option<Between>> {
     let unknown = vec![None; pairs.len()];
     let (objects, pairs) = (objects.to_owned(), pairs.to_vec());
-    patiently("counting commits", move || count_all(&objects, &pairs)).unwrap_or(unknown)
+    patiently("counting commits", TIMEOUT, move || count_all(&objects, &pairs)).unwrap_or(unknown)
 }
 
 /// The answer of a thread, if it comes in time. A thread that panics or never ends gives none.
-fn patiently<T: Send + 'static>(
+pub(super) fn patiently<T: Send + 'static>(
     name: &str,
+    timeout: Duration,
     work: impl FnOnce() -> Option<T> + Send + 'static,
 ) -> Option<T> {
     let (sender, receiver) = mpsc::channel();
     let started = sys::spawn(name, move || {
         let _ = sender.send(work());
     });
-    started.ok().and_then(|_| receiver.recv_timeout(TIMEOUT).ok().flatten())
+    started.ok().and_then(|_| receiver.recv_timeout(timeout).ok().flatten())
 }
 
 /// The commits that a repository does not have. Without a sure answer, none is named.
@@ -58,7 +59,8 @@ pub(super) fn missing(objects: &Path, commits: &[Oid]) -> Vec<Oid> {
         return Vec::new();
     }
     let (objects, commits) = (objects.to_owned(), commits.to_vec());
-    patiently("looking for commits", move || find_missing(&objects, commits)).unwrap_or_default()
+    patiently("looking for commits", TIMEOUT, move || find_missing(&objects, commits))
+        .unwrap_or_default()
 }
 
 fn find_missing(objects: &Path, commits: Vec<Oid>) -> Option<Vec<Oid>> {
@@ -74,7 +76,9 @@ fn find_missing(objects: &Path, commits: Vec<Oid>) -> Option<Vec<Oid>> {
 /// answer.
 pub(super) fn as_committed(objects: &Path, commit: &Oid, staged: &[StagedFile]) -> Option<usize> {
     let (objects, commit, staged) = (objects.to_owned(), commit.clone(), staged.to_vec());
-    patiently("looking at staged files", move || count_committed(&objects, &commit, &staged))
+    patiently("looking at staged files", TIMEOUT, move || {
+        count_committed(&objects, &commit, &staged)
+    })
 }
 
 fn count_committed(objects: &Path, commit: &Oid, staged: &[StagedFile]) -> Option<usize> {
@@ -102,7 +106,8 @@ fn count_committed(objects: &Path, commit: &Oid, staged: &[StagedFile]) -> Optio
     Some(count)
 }
 
-fn open(objects: &Path, like: &Oid) -> Option<gix_odb::Handle> {
+/// The objects of a repository whose names are as long as this one's. Large ones are refused.
+pub(super) fn open(objects: &Path, like: &Oid) -> Option<gix_odb::Handle> {
     let kind = match like.hex().len() {
         40 => gix_hash::Kind::Sha1,
         _ => gix_hash::Kind::Sha256,

@@ -13,6 +13,7 @@ mod background;
 mod book;
 mod checkpoints;
 mod commands;
+mod commit_lines;
 mod commits;
 mod completing;
 mod concurrent_runs;

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::fixture::{Fixture, finished};
 use crate::hooks::Agent;
+use crate::random::Random;
 
 fn blamed(fixture: &Fixture, words: &[&str]) -> Vec<(String, String)> {
     let report = fixture.nono(&[&["blame", "--json"], words].concat()).success().json();
@@ -144,4 +145,116 @@ fn a_terminal_is_shown_no_control_characters_and_a_pipe_every_byte() {
     assert!(!screen.contains("\u{1b}[2J") && !screen.contains("\u{1b}]0"), "{screen:?}");
     let output = fixture.command(&["blame", "a"]).output().unwrap();
     assert!(output.stdout.windows(6).any(|bytes| bytes == b"x\x1b[2J\xff"));
+}
+
+/// git, with a user and a clock of its own.
+fn git_at(fixture: &Fixture, time: &str, author: &str, args: &[&str]) {
+    let output = Command::new("git")
+        .current_dir(fixture.project())
+        .args(["-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"])
+        .args(["-c", &format!("user.name={author}")])
+        .args(args)
+        .env("GIT_AUTHOR_DATE", time)
+        .env("GIT_COMMITTER_DATE", time)
+        .env("HOME", fixture.project())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "git {args:?}: {output:?}");
+}
+
+#[test]
+fn lines_that_are_older_than_the_record_name_their_commit() {
+    let fixture = Fixture::new();
+    git_at(&fixture, "2020-01-01T00:00:00Z", "Ann", &["init", "-q", "-b", "main"]);
+    fixture.write("d/a", "one\ntwo\nthree\n");
+    git_at(&fixture, "2020-01-01T00:00:00Z", "Ann", &["add", "."]);
+    git_at(&fixture, "2020-01-01T00:00:00Z", "Ann", &["commit", "-q", "-m", "first\n\nmore"]);
+    git_at(&fixture, "2020-01-02T00:00:00Z", "Ann", &["checkout", "-q", "-b", "side"]);
+    fixture.write("d/a", "one\ntwo\nthree\nside\n");
+    git_at(&fixture, "2020-01-02T00:00:00Z", "Bob", &["commit", "-qam", "the \u{1b}[2Jside"]);
+    git_at(&fixture, "2020-01-03T00:00:00Z", "Ann", &["checkout", "-q", "main"]);
+    fixture.write("d/a", "top\none\ntwo\nthree\n");
+    git_at(&fixture, "2020-01-03T00:00:00Z", "Ann", &["commit", "-qam", "a line on top"]);
+    git_at(&fixture, "2020-01-04T00:00:00Z", "Ann", &["merge", "-q", "-m", "both", "side"]);
+    fixture.write("d/a", "top\none\ntwo\nthree\nside\nnot committed\n");
+    fixture
+        .record("sed -i 's/two/TWO/' d/a; git -c user.name=x -c user.email=x commit -qam new")
+        .success();
+    let report = fixture.nono(&["blame", "--json", "d/a"]).success().json();
+    let lines: Vec<(&str, &str, &str, &str)> = report["lines"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|line| {
+            let of = |field: &str| line["commit"][field].as_str().unwrap_or_default();
+            let text = line["text"].as_str().unwrap();
+            (text, line["by"].as_str().unwrap(), of("author"), of("subject"))
+        })
+        .collect();
+    let expected = [
+        ("top", "commit", "Ann", "a line on top"),
+        ("one", "commit", "Ann", "first"),
+        ("TWO", "command", "", ""),
+        ("three", "commit", "Ann", "first"),
+        ("side", "commit", "Bob", "the \u{1b}[2Jside"),
+        ("not committed", "before", "", ""),
+    ];
+    assert_eq!(lines, expected);
+    assert_eq!(report["lines"][1]["commit"]["timestamp"], "2020-01-01T00:00:00Z");
+    let shown = fixture.nono(&["blame", "d/a"]).success().stdout;
+    let lines: Vec<&str> = shown.lines().collect();
+    assert!(lines[1].contains("  Ann · first  ") && lines[1].ends_with(": one"), "{shown}");
+    assert!(lines[4].contains("Bob · the ") && !shown.contains('\u{1b}'), "{shown}");
+    assert!(lines[5].contains("before the record"), "{shown}");
+    // The same names as git gives them.
+    let git = Command::new("git")
+        .current_dir(fixture.project())
+        .args(["blame", "--porcelain", "-s", "HEAD~1", "--", "d/a"])
+        .output()
+        .unwrap();
+    let names = String::from_utf8(git.stdout).unwrap();
+    let first = report["lines"][0]["commit"]["id"].as_str().unwrap();
+    assert!(names.lines().next().unwrap().starts_with(first), "{names}");
+    // A repository without its objects has no commits to name, and is no error.
+    fs::remove_dir_all(fixture.project().join(".git/objects")).unwrap();
+    let lines = blamed(&fixture, &["d/a"]);
+    assert!(lines.iter().all(|(_, by)| by != "commit"), "{lines:?}");
+}
+
+#[test]
+fn commits_of_lines_are_those_that_git_names() {
+    let fixture = Fixture::new();
+    git_at(&fixture, "2020-01-01T00:00:00Z", "Ann", &["init", "-q", "-b", "main"]);
+    let mut random = Random::new(42);
+    let mut lines: Vec<String> = Vec::new();
+    for commit in 0..30 {
+        for new in 0..3 {
+            let at = random.below(lines.len() + 1);
+            lines.insert(at, format!("line {new} of commit {commit}"));
+        }
+        if lines.len() > 6 {
+            lines.remove(random.below(lines.len()));
+        }
+        fixture.write("a", &(lines.join("\n") + "\n"));
+        // All in one second, where names decide the order, and then one after the other.
+        let time = format!("2020-01-01T00:00:{:02}Z", if commit < 10 { 0 } else { commit });
+        git_at(&fixture, &time, "Ann", &["add", "a"]);
+        git_at(&fixture, &time, "Ann", &["commit", "-q", "-m", &format!("commit {commit}")]);
+    }
+    fixture.nono(&["snapshot"]).success();
+    let git = Command::new("git")
+        .current_dir(fixture.project())
+        .args(["blame", "-s", "-l", "--root", "a"])
+        .output()
+        .unwrap();
+    let git = String::from_utf8(git.stdout).unwrap();
+    let git: Vec<&str> = git.lines().map(|line| line.split(' ').next().unwrap()).collect();
+    let report = fixture.nono(&["blame", "--json", "a"]).success().json();
+    let found: Vec<&str> = report["lines"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|line| line["commit"]["id"].as_str().unwrap())
+        .collect();
+    assert_eq!(found, git);
 }

@@ -27,7 +27,9 @@ mod versions;
 mod tests;
 
 pub use at::{StateAt, state_at};
-pub use blame::{Blame, BlameAt, BlamedLine, MAX_BLAME_BYTES, Writer, blame, similarity};
+pub use blame::{
+    Blame, BlameAt, BlamedLine, MAX_BLAME_BYTES, Writer, blame, found_again, similarity,
+};
 pub use error::{Damaged, HistoryError};
 pub use find::{Found, PathGlob, find};
 pub use forms::{forms_of, recorded_form};

@@ -1,5 +1,6 @@
 //! `nono blame`: who wrote each line of a file.
 
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::ops::RangeInclusive;
@@ -7,12 +8,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use jiff::Zoned;
+use jiff::{Timestamp, Zoned};
 use serde::Serialize;
 
 use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::argument::{is_there, not_held};
+use crate::cli::commit_lines::{Commit, checked_out, commits_of};
 use crate::cli::context::{Context, DIM, GREEN};
 use crate::cli::error::CliError;
 use crate::cli::maker::{Maker, MakerReport};
@@ -21,7 +23,9 @@ use crate::cli::past::{Past, name_damaged, typed_here};
 use crate::cli::render::{columns, push_escaped, relative_time};
 use crate::cli::state_at::exact;
 use crate::cli::when::When;
-use nono_engine::history::{Blame, BlameAt, MAX_BLAME_BYTES, Writer, blame, forms_of, text_now};
+use nono_engine::history::{
+    Blame, BlameAt, MAX_BLAME_BYTES, Origin, Writer, blame, forms_of, text_now,
+};
 use nono_engine::path_text::{Shown, encode, serde_path};
 use nono_engine::session::{Catalog, Purpose, SnapshotId};
 use nono_engine::snapshot::SnapshotKind;
@@ -146,11 +150,12 @@ pub(in crate::cli) fn run(args: &BlameArgs, store: &StoreArgs, context: &Context
     if let (Some(place), false) = (&found.at, args.json) {
         context.say(format_args!("the state of {place}, recorded {}", exact(place.timestamp)));
     }
+    let commits = commits_before(&found, &lines, &past);
     if args.json {
-        context.json(&Report::of(&found, &lines, &past))?;
+        context.json(&Report::of(&found, &lines, &commits, &past))?;
     } else {
         context.page();
-        print(&found, &lines, &past, context)?;
+        print(&found, &lines, &commits, &past, context)?;
     }
     let is_complete = name_damaged(&past.damaged, context) & name_damaged(&found.damaged, context);
     Ok(u8::from(!is_complete))
@@ -185,6 +190,38 @@ fn state(named: Option<&str>, forms: &[PathBuf], catalog: &Catalog) -> Result<Bl
     }
 }
 
+/// The commit of each line of the file that is older than the record, where git has one. Only these
+/// lines matter.
+fn commits_before(found: &Blame, lines: &[usize], past: &Past) -> Vec<Option<Commit>> {
+    let mut commits = vec![None; found.lines.len()];
+    let mut text = Vec::new();
+    for (number, writer) in found.writers.iter().enumerate() {
+        let is_of_writer = |index: usize| found.lines[index].writer == number;
+        let event = writer.event.as_ref().filter(|event| event.origin == Origin::First);
+        let Some(event) = event.filter(|_| lines.iter().any(|index| is_of_writer(*index))) else {
+            continue;
+        };
+        let root = &event.place.merkle_root;
+        let at = match checked_out(&writer.path, &past.objects, root) {
+            Ok(Some(at)) => at,
+            Ok(None) => continue,
+            Err(error) => {
+                tracing::debug!("no commits of lines: {error}");
+                continue;
+            }
+        };
+        if text.is_empty() {
+            text = found.lines.iter().map(|line| line.bytes.clone()).collect();
+        }
+        for (index, commit) in commits_of(&at, &text).into_iter().enumerate() {
+            if is_of_writer(index) {
+                commits[index] = commit;
+            }
+        }
+    }
+    commits
+}
+
 /// The last state of a session. A safety snapshot is none of it.
 fn last_number(session: &nono_engine::snapshot::SessionDir) -> Result<u64, CliError> {
     for number in session.recorded_numbers()?.into_iter().rev() {
@@ -209,28 +246,59 @@ struct LineReport<'a> {
     line: usize,
     /// Without its end. Bytes that are no UTF-8 are `\xNN`.
     text: String,
-    /// `agent`, `command`, `you` (or another program), `nono`, `archive`, `before` the record, or
-    /// `unrecorded`.
+    /// `agent`, `command`, `you` (or another program), `nono`, `archive`, `commit`, `before` the
+    /// record, or `unrecorded`.
     by: &'static str,
     /// The path that the file had when the line was written.
     #[serde(with = "serde_path")]
     path: PathBuf,
     /// The first state that has the line; `null` where no snapshot has it.
     maker: Option<MakerReport<'a>>,
+    /// The commit of a line that is older than the record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    commit: Option<CommitReport<'a>>,
+}
+
+#[derive(Serialize)]
+struct CommitReport<'a> {
+    id: &'a str,
+    author: String,
+    /// When its author made it.
+    timestamp: Timestamp,
+    subject: String,
+}
+
+impl<'a> CommitReport<'a> {
+    fn of(commit: &'a Commit) -> Self {
+        Self {
+            id: commit.id.hex(),
+            author: encode(&commit.author).into_owned(),
+            timestamp: commit.timestamp,
+            subject: encode(&commit.subject).into_owned(),
+        }
+    }
 }
 
 impl<'a> Report<'a> {
-    fn of(found: &'a Blame, lines: &[usize], past: &'a Past) -> Self {
+    fn of(
+        found: &'a Blame,
+        lines: &[usize],
+        commits: &'a [Option<Commit>],
+        past: &'a Past,
+    ) -> Self {
         let lines = lines.iter().map(|index| {
             let line = &found.lines[*index];
             let writer = &found.writers[line.writer];
             let maker = maker(writer, past);
+            let commit = commits[*index].as_ref();
+            let by = maker.map_or("unrecorded", |maker| maker.by());
             LineReport {
                 line: index + 1,
                 text: encode(without_end(&line.bytes)).into_owned(),
-                by: maker.map_or("unrecorded", |maker| maker.by()),
+                by: if commit.is_some() { "commit" } else { by },
                 path: writer.path.clone(),
                 maker: maker.map(|maker| maker.report()),
+                commit: commit.map(CommitReport::of),
             }
         });
         Self {
@@ -257,7 +325,26 @@ struct Columns {
     path: String,
 }
 
-fn print(found: &Blame, lines: &[usize], past: &Past, context: &Context) -> Result<(), CliError> {
+impl Columns {
+    fn of_commit(commit: &Commit, path: String, now: &Zoned) -> Self {
+        let shown = |bytes: &[u8]| Shown::bytes(bytes).to_string();
+        let who = format!("{} · {}", shown(&commit.author), shown(&commit.subject));
+        Self {
+            id: commit.id.short().to_owned(),
+            time: relative_time(commit.timestamp, now),
+            who: columns::cut(&who, WRITER_CELLS),
+            path,
+        }
+    }
+}
+
+fn print(
+    found: &Blame,
+    lines: &[usize],
+    commits: &[Option<Commit>],
+    past: &Past,
+    context: &Context,
+) -> Result<(), CliError> {
     let now = Zoned::now();
     let current_dir = sys::current_or_former_dir()?;
     let of_writer = |writer: &Writer| {
@@ -273,7 +360,17 @@ fn print(found: &Blame, lines: &[usize], past: &Past, context: &Context) -> Resu
         Columns { id: maker.id(), time, who, path }
     };
     let writers: Vec<Columns> = found.writers.iter().map(of_writer).collect();
-    let used = || lines.iter().map(|index| &writers[found.lines[*index].writer]);
+    let of_commits: HashMap<&str, Columns> = commits
+        .iter()
+        .zip(&found.lines)
+        .filter_map(|(commit, line)| Some((commit.as_ref()?, writers[line.writer].path.clone())))
+        .map(|(commit, path)| (commit.id.hex(), Columns::of_commit(commit, path, &now)))
+        .collect();
+    let columns_of = |index: usize| match &commits[index] {
+        Some(commit) => &of_commits[commit.id.hex()],
+        None => &writers[found.lines[index].writer],
+    };
+    let used = || lines.iter().map(|index| columns_of(*index));
     let widest = |of: fn(&Columns) -> &str| {
         used().map(|columns| columns::width(of(columns))).max().unwrap_or(0)
     };
@@ -284,7 +381,7 @@ fn print(found: &Blame, lines: &[usize], past: &Past, context: &Context) -> Resu
     let mut text = Vec::new();
     for index in lines {
         let line = &found.lines[*index];
-        let columns = &writers[line.writer];
+        let columns = columns_of(*index);
         text.clear();
         let mut head = format!(
             "{}  {}  {}",

@@ -9,7 +9,8 @@ use similar::{Algorithm, DiffOp, capture_diff_slices_deadline};
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// For each new line, the number of the old line that it is; `None` for one that is new. Both rise.
-pub(super) fn found_again(old: &[Vec<u8>], new: &[Vec<u8>]) -> Vec<Option<usize>> {
+/// A comparison that takes longer than ten seconds leaves its rest new.
+pub fn found_again(old: &[Vec<u8>], new: &[Vec<u8>]) -> Vec<Option<usize>> {
     let mut numbers: HashMap<&[u8], u32> = HashMap::new();
     for line in old {
         let next = numbers.len() as u32;

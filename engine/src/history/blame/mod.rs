@@ -30,7 +30,7 @@ use crate::object::{ContentHash, Node};
 use crate::snapshot::SessionDir;
 use crate::store::ObjectSource;
 
-pub use lines::similarity;
+pub use lines::{found_again, similarity};
 
 /// Longest file whose lines are told apart, in bytes.
 pub const MAX_BLAME_BYTES: u64 = 64 << 20;
