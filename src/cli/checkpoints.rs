@@ -18,10 +18,10 @@ use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "mount")]
 use super::commands::fork::undo::TakeBackArgs;
-use super::commands::snapshot::SnapshotReport;
 #[cfg(feature = "mount")]
 use super::context::Context;
 use super::error::CliError;
+use super::snapshot_report::SnapshotReport;
 use crate::agent::{AgentState, EventKind, Known, SpooledEvent, record_actions};
 use crate::sandbox::is_inside;
 #[cfg(feature = "mount")]
@@ -35,6 +35,8 @@ use nono_engine::sys;
 pub(super) const SOCKET_NAME: &str = "nono.sock";
 /// Names the socket to the command.
 pub(super) const SOCKET_VARIABLE: &str = "NONO_SOCKET";
+/// Names the session to the command.
+pub(super) const SESSION_VARIABLE: &str = "NONO_SESSION";
 /// Longest request in bytes.
 const MAX_REQUEST_BYTES: u64 = 1 << 16;
 /// The part of a longer request that is read and ignored.
@@ -284,7 +286,7 @@ impl Served {
         if is_checkpoint && self.checkpoints == MAX_CHECKPOINTS {
             return Err(too_many_checkpoints());
         }
-        let answer = super::commands::mcp::for_command(recording, tool, arguments, &self.agents);
+        let answer = super::past_tools::for_command(recording, tool, arguments, &self.agents);
         self.checkpoints += u64::from(is_checkpoint && answer.is_ok());
         answer.map_err(|error| error.to_string())
     }

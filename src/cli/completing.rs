@@ -18,6 +18,7 @@ use clap_complete::engine::{
 use jiff::Zoned;
 
 use super::args::{StoreArgs, surroundings};
+use super::commands::completions::VARIABLE;
 use super::commands::list::command;
 use super::groups;
 use super::render::relative_time;
@@ -33,9 +34,6 @@ use nono_engine::session::{Catalog, Purpose, SessionSummary, SnapshotId, steps_o
 use nono_engine::snapshot::{Recency, SessionDir, StepEntry};
 use nono_engine::store::{read_root_tree, read_tree};
 use nono_engine::sys;
-
-/// Says which shell asks.
-pub(super) const VARIABLE: &str = "NONO_COMPLETE";
 
 /// The shell that asks.
 static SHELL: OnceLock<OsString> = OnceLock::new();

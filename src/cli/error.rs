@@ -7,9 +7,9 @@ use std::path::Path;
 
 use jiff::Zoned;
 
-use super::args::named_project;
 use super::render::{RenderError, absolute_time, relative_time};
 use super::shell_word::shell_word;
+use super::surroundings::named_project;
 use super::when::WhenError;
 use crate::agent::SpoolError;
 use crate::cli::offer::NONO;
@@ -37,6 +37,9 @@ const MAX_NAME_OWNERS: usize = 8;
 
 /// Exit code of a program that Ctrl-C ended.
 const STOPPED: u8 = 130;
+
+/// The result of a command: the exit code.
+pub(super) type Outcome = Result<u8, CliError>;
 
 /// A failed command.
 #[derive(Debug)]

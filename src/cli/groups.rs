@@ -6,7 +6,7 @@
 
 use clap::CommandFactory;
 
-use super::args::Arguments;
+use super::command_tree::Arguments;
 use super::commands::undo::is_subcommand;
 use super::examples::with_examples;
 

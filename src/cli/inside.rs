@@ -10,8 +10,8 @@
 use std::ffi::OsString;
 use std::io::ErrorKind;
 
-use super::args::{Arguments, Command, Rollback};
 use super::checkpoints::SOCKET_VARIABLE;
+use super::command_tree::{Arguments, Command, Rollback};
 #[cfg(feature = "archive")]
 use super::commands::archive::ArchiveCommand;
 use super::error::CliError;

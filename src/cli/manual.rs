@@ -9,7 +9,6 @@ use std::io;
 use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
 
-use super::commands::timeline;
 use super::examples::examples_of;
 use super::groups::{GROUPS, beside, commands_of};
 
@@ -59,7 +58,7 @@ fn add(
 
 fn has_page(command: &clap::Command) -> bool {
     let name = command.get_name();
-    name != "help" && name != timeline::NAME && !name.starts_with("__")
+    name != "help" && !name.starts_with("__")
 }
 
 /// Name of the page of a command by its words behind `nono`.

@@ -12,6 +12,7 @@ mod argument;
 mod background;
 mod book;
 mod checkpoints;
+mod command_tree;
 mod commands;
 mod commit_lines;
 mod commits;
@@ -37,10 +38,14 @@ mod maker;
 mod manual;
 mod meant;
 mod metrics;
+#[cfg(feature = "mount")]
+mod mount_guard;
 mod offer;
 mod output;
 mod pager;
 mod past;
+#[cfg(feature = "mcp")]
+mod past_tools;
 mod preflight;
 mod processes;
 mod progress;
@@ -59,10 +64,13 @@ mod sealing;
 mod shell_word;
 mod signals;
 mod snapshot_hooks;
+mod snapshot_report;
 mod ssh_config;
+mod start_report;
 mod state_at;
 mod state_before;
 mod supervise;
+mod surroundings;
 mod timeline;
 #[cfg(feature = "ui")]
 mod ui;
@@ -77,16 +85,15 @@ use std::process::ExitCode;
 use clap::FromArgMatches;
 use clap::error::ErrorKind;
 
-use args::{Arguments, Command, Helper, Rollback, StoreArgs};
+use args::StoreArgs;
+use command_tree::{Arguments, Command, Helper, Rollback};
 use context::Context;
 
 use crate::config::Origin;
 pub use error::CliError;
+use error::Outcome;
 use nono_engine::path_text::Shown;
 use nono_engine::sys;
-
-/// The result of a command: the exit code.
-type Outcome = Result<u8, CliError>;
 
 /// Runs the program with the arguments of the process.
 pub fn main() -> ExitCode {
@@ -229,13 +236,13 @@ fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
         #[cfg(feature = "mcp")]
         Command::Mcp(args) => commands::mcp::run(&args, &store),
         Command::Completions(args) => commands::completions::run(&args, context),
-        Command::Man(args) => commands::man::run(&args, context),
-        Command::Help(args) => commands::help::run(&args, context),
+        Command::Man(args) => commands::man::run(&args, groups::program(), context),
+        Command::Help(args) => commands::help::run(&args, &groups::program(), context),
         Command::Undo(args) => commands::undo::run(&args.undo, &finished, &store, context),
         Command::Redo(args) => commands::redo::run(&args, &finished, &store, context),
         Command::Steps(args) => commands::steps::run(&args, &store, context),
         Command::Status(args) => commands::status::run(&args, &store, context),
-        Command::Timeline => commands::timeline::run(&store, context),
+        Command::Timeline => commands::timeline::run(&store, groups::program(), context),
         #[cfg(feature = "ui")]
         Command::Ui(args) => commands::ui::run(&args, &store, context),
         Command::Rollback { command } => match command {
@@ -273,7 +280,7 @@ fn run_helper(helper: &Helper, store: &StoreArgs, context: &Context) -> Outcome 
         Helper::SandboxExec(args) => commands::sandbox_exec::run(args),
         Helper::HookWorker(args) => commands::hook::work(args, store, context),
         #[cfg(feature = "mount")]
-        Helper::MountGuard(args) => commands::mount_guard::run(args),
+        Helper::MountGuard(args) => mount_guard::run(args),
         #[cfg(feature = "mount")]
         Helper::ForkHold(args) => forking::run(args, store),
         #[cfg(feature = "mount")]

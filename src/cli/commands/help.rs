@@ -9,7 +9,6 @@ use crate::cli::Outcome;
 use crate::cli::book::{PAGES, page};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
-use crate::cli::groups;
 use crate::cli::render::columns;
 use crate::cli::render::markdown::write_page;
 use nono_engine::path_text::Shown;
@@ -25,8 +24,9 @@ pub(in crate::cli) struct HelpArgs {
     words: Vec<String>,
 }
 
-pub(in crate::cli) fn run(args: &HelpArgs, context: &Context) -> Outcome {
-    if let Some(help) = help_of_command(&args.words) {
+/// Answers from the program, whose commands are in groups.
+pub(in crate::cli) fn run(args: &HelpArgs, program: &clap::Command, context: &Context) -> Outcome {
+    if let Some(help) = help_of_command(program, &args.words) {
         // A closed stdout is no reason to complain.
         let _ = help.print();
         return match args.words.as_slice() {
@@ -56,13 +56,13 @@ pub(in crate::cli) fn run(args: &HelpArgs, context: &Context) -> Outcome {
 }
 
 /// The answer of clap to `--help` of a command; `None` if these words are no command.
-fn help_of_command(words: &[String]) -> Option<clap::Error> {
-    let mut at = &groups::program();
+fn help_of_command(program: &clap::Command, words: &[String]) -> Option<clap::Error> {
+    let mut at = program;
     for word in words {
         at = at.find_subcommand(word)?;
     }
     let given = ["nono"].into_iter().chain(words.iter().map(String::as_str)).chain(["--help"]);
-    let error = groups::program().try_get_matches_from(given).err()?;
+    let error = program.clone().try_get_matches_from(given).err()?;
     (error.kind() == ErrorKind::DisplayHelp).then_some(error)
 }
 

@@ -15,7 +15,6 @@ use super::agent::this_program;
 use crate::cli::Outcome;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
-use crate::cli::groups;
 use crate::cli::manual::{Page, page_name, pages};
 use crate::cli::signals::Taken;
 use crate::cli::supervise;
@@ -34,8 +33,12 @@ pub(in crate::cli) struct ManArgs {
     install: Option<Option<PathBuf>>,
 }
 
-pub(in crate::cli) fn run(args: &ManArgs, context: &Context) -> Outcome {
-    let mut program = groups::program();
+/// Makes the pages of the program, whose commands are in groups.
+pub(in crate::cli) fn run(
+    args: &ManArgs,
+    mut program: clap::Command,
+    context: &Context,
+) -> Outcome {
     program.build();
     let pages = pages(&program)?;
     match &args.install {

@@ -11,18 +11,14 @@ use std::sync::Arc;
 use clap::Args;
 use serde_json::Value;
 
-use crate::agent::AgentState;
 use crate::cli::Outcome;
-use crate::cli::args::{CaptureArgs, StoreArgs, home_dir, surroundings};
+use crate::cli::args::{StoreArgs, home_dir};
 use crate::cli::checkpoints;
 use crate::cli::error::CliError;
 use crate::cli::inside::{self, Keeper};
-use crate::config::{FlagSettings, Settings};
-use crate::mcp::{
-    Answer, CHECKPOINT, Policy, ToolError, ToolInfo, Tools, Workspace, checkpoint_in, serve,
-};
-use nono_engine::session::{Catalog, Recording};
-use nono_engine::snapshot::AgentSession;
+use crate::cli::past_tools::policy;
+use crate::mcp::{Answer, ToolError, Tools, Workspace, serve};
+use nono_engine::session::Catalog;
 use nono_engine::sys;
 
 /// Arguments of `nono mcp`.
@@ -51,19 +47,6 @@ pub(in crate::cli) fn run(args: &McpArgs, store: &StoreArgs) -> Outcome {
     serve(tools)
         .map_err(|error| CliError::failed(format!("the conversation broke off: {error}")))?;
     Ok(0)
-}
-
-/// The rights of agents by the settings.
-fn policy() -> Result<Policy, CliError> {
-    let settings = Settings::load(&surroundings()?, &FlagSettings::default())?;
-    Ok(Policy {
-        may_restore: settings.mcp_restore.value,
-        hidden: settings.mcp_hidden(),
-        budget: settings.budget(),
-        compression: settings.compression.value,
-        threads: settings.threads(),
-        exclusion: CaptureArgs::default().exclusion(&settings, None)?,
-    })
 }
 
 /// The project around the directory in which the server was started, in the store.
@@ -95,33 +78,6 @@ impl Tools for Supervised {
         checkpoints::ask_tool(&self.socket, tool, arguments)
             .map_err(|error| ToolError::Refused(error.to_string()))
     }
-}
-
-/// The supervisor's side: a call of the recorded command. It sees its own session, and what it is
-/// shown it could read when the run began; a restore could write where the walls do not let it.
-/// `agents` are those that are at work in the run, the one that was heard of last first.
-pub(in crate::cli) fn for_command(
-    recording: &Recording,
-    tool: &str,
-    arguments: Value,
-    agents: &[(AgentSession, AgentState)],
-) -> Result<Answer, ToolError> {
-    if ToolInfo::named(tool).is_some_and(|tool| !tool.is_served_inside) {
-        return Err(ToolError::Refused(format!(
-            "`{tool}` is not available inside `nono run`; the user can do that outside, when the \
-             run has ended"
-        )));
-    }
-    if tool == CHECKPOINT {
-        return checkpoint_in(recording.manager(), arguments, agents);
-    }
-    let policy = policy().map_err(|error| ToolError::Refused(error.to_string()))?;
-    let session = recording.manager().session();
-    let store = session.path().parent().unwrap_or(session.path()).to_owned();
-    let (directory, home) = (sys::current_dir()?, home_dir().ok());
-    Workspace::around(&directory, home.as_deref(), Catalog::new(store, []), policy)?
-        .with_session_only(session.id())
-        .call(tool, arguments)
 }
 
 /// Inside a run that is not recorded, or without a way to its supervisor.

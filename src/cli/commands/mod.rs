@@ -35,8 +35,6 @@ pub(super) mod man;
 pub(super) mod mcp;
 #[cfg(feature = "mount")]
 pub(super) mod mount;
-#[cfg(feature = "mount")]
-pub(super) mod mount_guard;
 pub(super) mod pin;
 pub(super) mod profile;
 #[cfg(feature = "archive")]

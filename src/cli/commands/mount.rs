@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::mount_guard;
 use crate::cli::Outcome;
 use crate::cli::args::{StoreArgs, home_dir};
 use crate::cli::background;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
+use crate::cli::mount_guard;
 use crate::cli::offer::NONO;
 use crate::cli::signals::{self, Taken};
 use nono_engine::browse::{self, BrowseError, Scope, StoreTree};

@@ -12,18 +12,18 @@ use clap::Args;
 use rustix::process::Pid;
 
 use crate::cli::args::{CaptureArgs, LimitArgs, StoreArgs, ThreadArgs, surroundings};
-use crate::cli::checkpoints::{Asked, Server};
-use crate::cli::commands::sandbox_exec::{cannot_run, why_missing};
+use crate::cli::checkpoints::{Asked, SESSION_VARIABLE, Server};
 use crate::cli::context::Context;
 use crate::cli::denials;
 use crate::cli::error::CliError;
 use crate::cli::grants::{GrantArgs, Grants};
 use crate::cli::inside::{fork_around, store_is_out_of_reach};
 use crate::cli::keeper::NotStarted;
-use crate::cli::launch::{Launch, NamespaceMode, SecondWall};
+use crate::cli::launch::{Launch, NamespaceMode};
 use crate::cli::offer::NONO;
 use crate::cli::run_report::{ReportArgs, ReportFile, RunReport};
 use crate::cli::scratch::LeftBehind;
+use crate::cli::start_report::{has_failed, not_started, tell};
 use crate::cli::supervise::{
     CommandSignals, Ended, Leftover, QUIET_TIMEOUT, supervise, wait_for_quiet,
 };
@@ -32,9 +32,6 @@ use crate::config::{FoundProfile, Profile, ProfileLibrary, ProfileSource, Settin
 use nono_engine::counted::counted;
 use nono_engine::path_text::Shown;
 use nono_engine::session::{Catalog, Recording};
-
-/// The id of the session, for a command that is recorded.
-pub(in crate::cli) const SESSION_VARIABLE: &str = "NONO_SESSION";
 
 /// Maximum number of named processes that a command left running.
 const MAX_NAMED: usize = 20;
@@ -262,40 +259,6 @@ impl Job<'_> {
         }
         // A failing command names its own reason: the kernel reports a denial to it alone.
         supervised.map_err(|error| not_started(&args.command, &error))
-    }
-}
-
-/// Whether a command failed by itself: it was started, and no signal ended it.
-pub(in crate::cli) fn has_failed(ended: &Ended) -> bool {
-    !ended.was_told_to_end && !matches!(ended.code, 0 | 126 | 127 | 129..=192)
-}
-
-/// The gaps in the walls are named before the command starts.
-pub(in crate::cli) fn tell(wall: &SecondWall, context: &Context) {
-    if let SecondWall::Refused { reason, is_news: true } = wall {
-        context.say(format_args!(
-            "one wall only ({reason}): the command can change modes, owners and times of files \
-             outside its grants, and reach your other terminals ({NONO} doctor)"
-        ));
-    }
-}
-
-pub(in crate::cli) fn not_started(command: &[OsString], error: &NotStarted) -> CliError {
-    match error {
-        NotStarted::Failed(error) => {
-            let missing = command.first().and_then(|name| why_missing(name));
-            cannot_run(command, error, missing)
-        }
-        NotStarted::Killed(signal) => {
-            let code = u8::try_from(128 + signal).unwrap_or(u8::MAX);
-            CliError::failed(format!("signal {signal} came before the command started"))
-                .with_exit_code(code)
-        }
-        NotStarted::Refused(reason) => {
-            CliError::failed(format!("the command gets no namespaces: {reason}"))
-                .with_hint("--namespaces auto does without")
-                .with_exit_code(126)
-        }
     }
 }
 

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::slice;
 
 use clap::Args;
-use serde::{Deserialize, Serialize};
 
 use crate::cli::Outcome;
 use crate::cli::args::{CaptureArgs, StoreArgs, ThreadArgs, surroundings};
@@ -22,13 +21,13 @@ use crate::cli::offer::NONO;
 use crate::cli::preflight;
 use crate::cli::progress::Bar;
 use crate::cli::render::{Palette, byte_size, summary_line};
+use crate::cli::snapshot_report::{NAMED_UNSTABLE, SnapshotReport};
 use crate::config::{Settings, expand_patterns};
 use crate::sandbox::is_inside;
 use nono_engine::byte_path;
 use nono_engine::counted::counted;
-use nono_engine::diff::{Change, ChangeSummary, Comparison};
-use nono_engine::object::ContentHash;
-use nono_engine::path_text::{Shown, serde_paths};
+use nono_engine::diff::{ChangeSummary, Comparison};
+use nono_engine::path_text::Shown;
 use nono_engine::session::{Catalog, Purpose, RecordRequest, Recording};
 use nono_engine::snapshot::{
     NotCaptured, NotCapturedReason, SessionDir, SessionOrigin, SnapshotManager, SnapshotManifest,
@@ -36,9 +35,6 @@ use nono_engine::snapshot::{
 };
 use nono_engine::sys;
 use nono_engine::walk::{ExclusionConfig, Filter, Verdict};
-
-/// Maximum number of named files that kept changing while they were read.
-pub(in crate::cli) const NAMED_UNSTABLE: usize = 20;
 
 /// Arguments of `nono snapshot`.
 #[derive(Debug, Args)]
@@ -74,56 +70,6 @@ pub(in crate::cli) struct SnapshotArgs {
     path: Vec<PathBuf>,
     #[command(flatten)]
     capture: CaptureArgs,
-}
-
-/// The totals of a snapshot, and the changes since the one before.
-#[derive(Debug, Serialize, Deserialize)]
-pub(in crate::cli) struct SnapshotReport {
-    session_id: String,
-    number: u64,
-    /// Whether it is new; else nothing changed since it was taken.
-    #[serde(default = "yes")]
-    taken: bool,
-    merkle_root: ContentHash,
-    /// The root of the session with this snapshot; none if the session's manifest cannot be read
-    /// again.
-    session_root: Option<ContentHash>,
-    file_count: u64,
-    total_bytes: u64,
-    not_captured: Vec<NotCaptured>,
-    /// Files that kept changing while they were read.
-    #[serde(with = "serde_paths")]
-    unstable: Vec<PathBuf>,
-    changes: Vec<Change>,
-    /// Paths whose time alone moved.
-    #[serde(with = "serde_paths")]
-    touched: Vec<PathBuf>,
-}
-
-fn yes() -> bool {
-    true
-}
-
-impl SnapshotReport {
-    pub(in crate::cli) fn of(
-        session: &SessionDir,
-        manifest: &SnapshotManifest,
-        Comparison { changes, touched }: Comparison,
-    ) -> Self {
-        Self {
-            session_id: session.id(),
-            number: manifest.number,
-            taken: true,
-            merkle_root: manifest.merkle_root,
-            session_root: session.metadata().ok().map(|metadata| metadata.session_root()),
-            file_count: manifest.totals.file_count,
-            total_bytes: manifest.totals.total_bytes,
-            not_captured: manifest.not_captured.clone(),
-            unstable: manifest.unstable.clone(),
-            changes,
-            touched,
-        }
-    }
 }
 
 pub(in crate::cli) fn run(args: &SnapshotArgs, store: &StoreArgs, context: &Context) -> Outcome {

@@ -11,7 +11,7 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::cli::Outcome;
 use crate::cli::args::{StoreArgs, named_project};
-use crate::cli::commands::run::SESSION_VARIABLE;
+use crate::cli::checkpoints::SESSION_VARIABLE;
 use crate::cli::context::{BOLD, CYAN, Context, DIM, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::inside::fork_around;

@@ -5,14 +5,14 @@ use std::io::{IsTerminal, Write};
 
 use clap::error::ErrorKind;
 
+use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::timeline::{is_possible, look};
-use crate::cli::{Outcome, groups};
 
 /// The name of the command, which no user types.
-pub(in crate::cli) const NAME: &str = "timeline";
+pub(in crate::cli) const NAME: &str = "__timeline";
 
 /// Whether arguments without a command mean the timeline.
 pub(in crate::cli) fn is_meant(error: &clap::Error) -> bool {
@@ -29,14 +29,19 @@ pub(in crate::cli) fn is_meant(error: &clap::Error) -> bool {
     lacks_command && streams == [true; 3]
 }
 
-pub(in crate::cli) fn run(store: &StoreArgs, context: &Context) -> Outcome {
+/// Shows the timeline, or the help of the program.
+pub(in crate::cli) fn run(
+    store: &StoreArgs,
+    mut program: clap::Command,
+    context: &Context,
+) -> Outcome {
     if !is_possible(context) {
         return Err(CliError::usage("the timeline needs a terminal"));
     }
     if look(store, context)? {
         return Ok(0);
     }
-    let help = groups::program().render_help();
+    let help = program.render_help();
     write!(context.out(), "{}", help.ansi())?;
     context.say("nothing is recorded yet: nono run COMMAND");
     Ok(0)

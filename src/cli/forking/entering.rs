@@ -10,8 +10,7 @@ use rustix::process::{Pid, getpid};
 
 use super::{here, holder};
 use crate::cli::args::{StoreArgs, surroundings};
-use crate::cli::checkpoints::{Asked, Server};
-use crate::cli::commands::run::{SESSION_VARIABLE, has_failed, not_started, tell};
+use crate::cli::checkpoints::{Asked, SESSION_VARIABLE, Server};
 use crate::cli::context::Context;
 use crate::cli::denials::{explain_failure, name_what_is_outside};
 use crate::cli::error::CliError;
@@ -22,6 +21,7 @@ use crate::cli::offer::NONO;
 use crate::cli::processes::descendants;
 use crate::cli::scratch::LeftBehind;
 use crate::cli::signals;
+use crate::cli::start_report::{has_failed, not_started, tell};
 use crate::cli::state_at::exact;
 use crate::cli::supervise::{CommandSignals, Ended, supervise};
 use crate::config::{FoundProfile, ProfileLibrary, apply_rules};

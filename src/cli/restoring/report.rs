@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 
 use super::preview::write_preview;
 use crate::cli::args::named_project;
-use crate::cli::commands::snapshot::NAMED_UNSTABLE;
 use crate::cli::context::{BOLD, Context, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::offer::NONO;
 use crate::cli::render::{Palette, change_line, change_word};
 use crate::cli::repositories::{Repositories, Told, conflict_text, repository_line};
 use crate::cli::shell_word::shell_word;
+use crate::cli::snapshot_report::NAMED_UNSTABLE;
 use crate::cli::unrecorded_changes::{report_lost, say_rebuildable};
 use nono_engine::counted::counted;
 use nono_engine::diff::{Change, ChangeType};

@@ -28,7 +28,8 @@ use clap::Parser;
 use rustix::process::getpgrp;
 use rustix::termios::tcgetpgrp;
 
-use super::args::{Arguments, Command, StoreArgs, named_project};
+use super::args::{StoreArgs, named_project};
+use super::command_tree::{Arguments, Command};
 use super::commands::{list, redo, undo};
 use super::context::Context;
 use super::error::CliError;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use super::{SnapshotArgs, SnapshotReport, report_missing, report_unstable};
+use super::{SnapshotArgs, report_missing, report_unstable};
 use crate::agent::install::Place;
 use crate::cli::Outcome;
 use crate::cli::agent_grants::client_of;
@@ -18,6 +18,7 @@ use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::cli::restoring::note_home;
+use crate::cli::snapshot_report::SnapshotReport;
 use crate::config::{AgentState, ProfileLibrary, Settings, Surroundings, expand_patterns};
 use nono_engine::counted::counted;
 use nono_engine::diff::Comparison;
