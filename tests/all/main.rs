@@ -20,6 +20,7 @@ mod completing;
 mod concurrent_edits;
 mod configuring;
 mod conflict_question;
+mod console_blocks;
 mod containers;
 mod crash;
 mod damaged_sessions;

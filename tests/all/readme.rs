@@ -9,27 +9,34 @@ use std::process::Command;
 use crate::not_run::not_run;
 
 /// A command, and what the document shows of its output. A script shows nothing.
-struct Step {
+pub(crate) struct Step {
+    /// The number of its block, from 0 on.
+    block: usize,
     command: String,
     shown: Vec<String>,
 }
 
-/// The fenced blocks of a document, in order: scripts, and commands with their output. A script for
-/// a clone of this repository is no part of the tour.
-fn steps(document: &str) -> Vec<Step> {
+/// The kinds of all fenced blocks of a document, and their texts.
+pub(crate) fn blocks(document: &str) -> impl Iterator<Item = (&str, &str)> {
+    document.split("\n```").skip(1).step_by(2).map(|block| block.split_once('\n').unwrap())
+}
+
+/// The blocks of a document, in order: scripts, and commands with their output. A script for a
+/// clone of this repository is no part of the tour.
+pub(crate) fn steps<'a>(blocks: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
-    for block in document.split("\n```").skip(1).step_by(2) {
-        let (kind, text) = block.split_once('\n').unwrap();
+    for (block, (kind, text)) in blocks.enumerate() {
         match kind {
             // A file of another service.
             "yaml" => {}
             "sh" if text.contains("scripts/") => {}
-            "sh" => steps.push(Step { command: text.to_owned(), shown: Vec::new() }),
+            "sh" => steps.push(Step { block, command: text.to_owned(), shown: Vec::new() }),
             "console" => {
                 for line in text.lines() {
                     match (line.strip_prefix("$ "), steps.last_mut()) {
                         (Some(command), _) => {
-                            steps.push(Step { command: command.to_owned(), shown: Vec::new() });
+                            let command = command.to_owned();
+                            steps.push(Step { block, command, shown: Vec::new() });
                         }
                         (None, Some(step)) => step.shown.push(line.to_owned()),
                         (None, None) => panic!("output without a command: {line}"),
@@ -48,11 +55,17 @@ fn steps(document: &str) -> Vec<Step> {
 /// git.
 fn normalised(line: &str, ids: &mut BTreeMap<String, usize>) -> String {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    let line = without_owners(line).unwrap_or_else(|| line.to_owned());
     let mut out = String::new();
-    let mut rest = line;
+    let mut rest = line.as_str();
     while let Some(first) = rest.chars().next() {
         if let Some(after) = after_time(rest) {
             out.push_str("TIME");
+            rest = after;
+            continue;
+        }
+        if let Some(after) = after_age(rest) {
+            out.push_str("AGE");
             rest = after;
             continue;
         }
@@ -73,12 +86,6 @@ fn normalised(line: &str, ids: &mut BTreeMap<String, usize>) -> String {
         {
             let next = ids.len() + 1;
             out.push_str(&format!("ID{}", ids.entry(word.to_owned()).or_insert(next)));
-            // In a column, as wide as the longest of them.
-            if after.starts_with("  ") {
-                out.push_str("  ");
-                rest = after.trim_start_matches(' ');
-                continue;
-            }
         } else if word.len() == 64 && word.bytes().all(|b| b.is_ascii_hexdigit()) {
             out.push_str("HASH");
         } else if digits(word, 3) && after.starts_with(" B") {
@@ -102,22 +109,56 @@ fn normalised(line: &str, ids: &mut BTreeMap<String, usize>) -> String {
         }
         rest = after;
     }
-    out
+    with_narrow_columns(&out)
+}
+
+/// The line with two spaces where there are more: a column is as wide as an id, with the number of a
+/// process in it. The spaces before the first word stay.
+fn with_narrow_columns(line: &str) -> String {
+    let text = line.trim_start_matches(' ');
+    let mut narrow = line[..line.len() - text.len()].to_owned();
+    let mut count = 0;
+    for c in text.chars() {
+        count = if c == ' ' { count + 1 } else { 0 };
+        if count <= 2 {
+            narrow.push(c);
+        }
+    }
+    narrow
+}
+
+/// The rest after `just now` or `2h ago`, if the text begins with one.
+fn after_age(text: &str) -> Option<&str> {
+    let number = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    let age = if number.len() < text.len() { number.get(1..)?.strip_prefix(" ago") } else { None };
+    age.or_else(|| text.strip_prefix("just now"))
 }
 
 /// The rest after a time such as `2026-11-21 11:54:05`, or `2026-11-21 11.54` in the name of a
-/// folder, if the text begins with one.
+/// folder, or a day or a time of a day alone, if the text begins with one.
 fn after_time(text: &str) -> Option<&str> {
     let after = |form: &str| {
         let (time, after) = text.split_at_checked(form.len())?;
         let is_so = |(c, f): (char, char)| if f == '0' { c.is_ascii_digit() } else { c == f };
         time.chars().zip(form.chars()).all(is_so).then_some(after)
     };
-    after("0000-00-00 00:00:00").or_else(|| after("0000-00-00 00.00"))
+    let forms = ["0000-00-00 00:00:00", "0000-00-00 00.00", "0000-00-00", "00:00"];
+    forms.into_iter().find_map(after)
+}
+
+/// A line of `ls -l` without owners, sizes and times.
+fn without_owners(line: &str) -> Option<String> {
+    let (mode, mut name) = line.split_once(' ')?;
+    // Links, owner, group, size, and the three words of the time.
+    for _ in 0..7 {
+        name = name.trim_start().split_once(' ')?.1;
+    }
+    let is_mode = mode.len() == 10 && ["dr", "lr"].iter().any(|start| mode.starts_with(start));
+    is_mode.then(|| format!("{mode} {name}"))
 }
 
 /// A document of this repository.
-fn document(name: &str) -> String {
+pub(crate) fn document(name: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
 }
 
@@ -179,7 +220,9 @@ fn every_page_is_in_the_index_and_every_link_leads_to_a_file() {
         let text = document(&page);
         let dir = top.join(&page).parent().unwrap().to_owned();
         let links = text.split("](").skip(1).map(|rest| rest.split(')').next().unwrap());
-        for link in links.filter(|link| !link.contains("://") && !link.starts_with('#')) {
+        // The book alone holds `api/`; see the tests of the book.
+        let elsewhere = |link: &&str| link.contains("://") || link.starts_with("api/");
+        for link in links.filter(|link| !elsewhere(link) && !link.starts_with('#')) {
             let path = dir.join(link.split('#').next().unwrap());
             assert!(path.exists(), "{page} links to {link}");
             if page == "docs/README.md" {
@@ -227,11 +270,22 @@ fn home() -> (tempfile::TempDir, PathBuf) {
 
 /// Runs the commands of a document, which has so many at least.
 fn gives_what_it_shows(name: &str, min_steps: usize) {
-    let steps = steps(&document(name));
+    let text = document(name);
+    let steps = steps(blocks(&text));
     assert!(steps.len() >= min_steps, "{name}: {} steps", steps.len());
+    give_what_they_show(name, "", &steps);
+}
+
+/// Runs commands after a script, whose function `before_N` is called before their block N.
+pub(crate) fn give_what_they_show(name: &str, set_up: &str, steps: &[Step]) {
+    assert!(!steps.is_empty(), "{name}");
     let (_temp, home) = home();
-    let mut script = "exec 2>&1\n".to_owned();
+    let mut script = format!("exec 2>&1\n{set_up}\n");
     for (number, step) in steps.iter().enumerate() {
+        let before = format!("before_{}", step.block);
+        if set_up.contains(&before) && (number == 0 || steps[number - 1].block != step.block) {
+            script.push_str(&format!("echo '=== step set-up'\n{before}\n"));
+        }
         script.push_str(&format!("echo '=== step {number}'\n{}\n", step.command));
     }
     // No mount stays in any case.

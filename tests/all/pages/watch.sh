@@ -1,0 +1,2 @@
+mkdir ~/shop
+echo '# Shop' >~/shop/README.md
