@@ -121,7 +121,7 @@ fn with_completer(arg: Arg, words: &[&str]) -> Arg {
         {
             containers
         }
-        ("config", "set", "KEY") => keys,
+        ("config", "get" | "set" | "unset", "KEY") => keys,
         ("config", "set", "VALUE") => values,
         (_, "undo", "N") if matches!(arg.get_id().as_str(), "step" | "to_step") => steps,
         (_, "undo", "N") if arg.get_id() == "prompt" => prompts,

@@ -44,11 +44,19 @@ impl Together {
         Self { began, tracked }
     }
 
-    /// Names the runs that were at work meanwhile, and the sessions that were restored.
-    pub(super) fn report(&self, catalog: &Catalog, session: &SessionDir, context: &Context) {
+    /// Names the runs that were at work meanwhile, and the sessions that were restored. Whether
+    /// there were any: an undo then asks about what they may have changed.
+    pub(super) fn report(
+        &self,
+        catalog: &Catalog,
+        session: &SessionDir,
+        context: &Context,
+    ) -> bool {
         let Self { began, tracked } = self;
+        let mut had_others = false;
         match worked_meanwhile(catalog, session, *began, tracked) {
             Ok(others) => {
+                had_others |= !others.is_empty();
                 for other in others {
                     context.warn(format_args!(
                         "session {} worked in {} meanwhile: what it changed is in this session too",
@@ -63,6 +71,7 @@ impl Together {
         }
         match restored_meanwhile(catalog, session, *began, tracked) {
             Ok(others) => {
+                had_others |= !others.is_empty();
                 for other in others {
                     context.warn(format_args!(
                         "session {} was restored in {} meanwhile: what that changed is in this \
@@ -76,5 +85,6 @@ impl Together {
                 "whether a session was restored here meanwhile is not known: {error}"
             )),
         }
+        had_others
     }
 }

@@ -463,6 +463,20 @@ const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
         ],
     ),
     (
+        "config get",
+        [
+            ("nono config get max_sessions", "the value alone"),
+            ("nono config get max_sessions --json", "with its origin"),
+        ],
+    ),
+    (
+        "config unset",
+        [
+            ("nono config unset max_sessions", "the default holds again"),
+            ("nono config unset containers.max_age_days", "of the table for containers"),
+        ],
+    ),
+    (
         "config set",
         [
             ("nono config set max_sessions 30", "keep more of each project"),

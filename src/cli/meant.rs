@@ -78,32 +78,60 @@ pub(super) fn with_fitting_tip(
         return error;
     };
     let word = word.clone();
-    let first = given.iter().skip(1).find(|it| !it.as_encoded_bytes().starts_with(b"-"));
-    if first.is_some_and(|first| *first == *word)
-        && let Some((_, meant)) = OTHER_WORDS.iter().find(|(other, _)| *other == word)
-        && let Some(command) = program.find_subcommand(meant)
-    {
-        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-        let tip = StyledStr::from(format!("`nono {meant}` is probably meant: {about}"));
-        error.remove(ContextKind::SuggestedSubcommand);
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    let (within, place) = place_of(&word, given, program);
+    let (text, strings) = (ContextKind::Suggested, ContextKind::SuggestedSubcommand);
+    error.remove(text);
+    let offered = error.remove(strings);
+    if let Some((meant, about)) = meant(&word, within) {
+        let place = place.iter().map(|word| format!("{word} ")).collect::<String>();
+        let tip = StyledStr::from(format!("`nono {place}{meant}` is probably meant: {about}"));
+        error.insert(text, ContextValue::StyledStrs(vec![tip]));
         return error;
     }
-    let is_slip = |known: &String| is_slip(&word, known);
-    match error.remove(ContextKind::SuggestedSubcommand) {
-        Some(ContextValue::Strings(offered)) => {
-            let offered: Vec<String> = offered.into_iter().filter(is_slip).collect();
-            if !offered.is_empty() {
-                let offered = ContextValue::Strings(offered);
-                error.insert(ContextKind::SuggestedSubcommand, offered);
-            }
-        }
-        Some(ContextValue::String(offered)) if is_slip(&offered) => {
-            error.insert(ContextKind::SuggestedSubcommand, ContextValue::String(offered));
-        }
-        _ => {}
+    let mut offered = match offered {
+        Some(ContextValue::Strings(offered)) => offered,
+        Some(ContextValue::String(offered)) => vec![offered],
+        _ => Vec::new(),
+    };
+    offered.retain(|known| is_slip(&word, known));
+    if !offered.is_empty() {
+        error.insert(strings, ContextValue::Strings(offered));
     }
     error
+}
+
+/// The command in which a word was to be a subcommand, and its words.
+fn place_of<'a>(
+    word: &str,
+    given: &'a [OsString],
+    program: &'a clap::Command,
+) -> (&'a clap::Command, Vec<&'a str>) {
+    let (mut within, mut place) = (program, Vec::new());
+    for known in given.iter().skip(1).map_while(|it| it.to_str()).filter(|it| !it.starts_with('-'))
+    {
+        let inner = Some(known).filter(|known| *known != word);
+        match inner.and_then(|known| within.find_subcommand(known)) {
+            Some(inner) => within = inner,
+            None => break,
+        }
+        place.push(known);
+    }
+    (within, place)
+}
+
+/// The command of a place that another program's word means, or that begins with the word, if there
+/// is one such command, with its help.
+fn meant<'a>(word: &str, within: &'a clap::Command) -> Option<(&'a str, String)> {
+    let other = OTHER_WORDS.iter().find(|(other, _)| *other == word);
+    let known = other.and_then(|(_, meant)| within.find_subcommand(meant));
+    let shortened = || {
+        let begins = |it: &&clap::Command| !it.is_hide_set() && it.get_name().starts_with(word);
+        let mut all = within.get_subcommands().filter(begins);
+        all.next().filter(|_| word.len() > 1 && all.next().is_none())
+    };
+    let command = known.or_else(shortened)?;
+    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+    Some((command.get_name(), about))
 }
 
 /// The tip for a flag of another program, behind the command of ours that it is given to.
@@ -146,6 +174,16 @@ mod tests {
             assert!(!told.contains("tip:") && told.contains(word), "{word}: {told}");
         }
         assert!(!told(&["--quiet", "rm"]).contains("remote"));
+        for (words, meant) in [
+            (&["remote", "ls"][..], "`nono remote list` is probably meant"),
+            (&["profile", "ls"], "`nono profile list` is probably meant"),
+            (&["agent", "stat"], "`nono agent status` is probably meant"),
+            (&["stat"], "`nono status` is probably meant"),
+        ] {
+            assert!(told(words).contains(meant), "{words:?}: {}", told(words));
+        }
+        // No command there is meant, and an empty tip is none.
+        assert!(!told(&["agent", "rm"]).contains("\n\n\n"), "{}", told(&["agent", "rm"]));
     }
 
     #[test]

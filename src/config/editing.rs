@@ -99,17 +99,7 @@ impl ConfigFile {
     /// A file that is not valid, a key that is not known, a value that the key cannot have.
     pub fn with_setting(&self, key: &str, values: &[String]) -> Result<String, ConfigError> {
         let origin = Shown::path(&self.path).to_string();
-        let text = self.text.as_deref().unwrap_or_default();
-        Settings::check(&origin, text)?;
-        let document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| {
-            ConfigError::invalid(&origin, error.message())
-        })?;
-        let in_table = |table: &str| key.strip_prefix(table)?.strip_prefix('.');
-        let usual = TABLES.iter().find(|name| document.contains_key(name)).unwrap_or(&TABLES[0]);
-        let (table, key) = match in_table(CONTAINERS) {
-            Some(key) => (CONTAINERS, key),
-            None => (*usual, TABLES.iter().find_map(|table| in_table(table)).unwrap_or(key)),
-        };
+        let (document, table, key) = self.place_of(key)?;
         let mut refused = None;
         for value in candidates(values) {
             let changed = changed(document.clone(), table, key, value);
@@ -127,6 +117,37 @@ impl ConfigFile {
             Some(error) => error,
             None => ConfigError::invalid(key, "there is no value"),
         })
+    }
+
+    /// The text without one setting, so that its default holds; `None` where it does not set it.
+    ///
+    /// # Errors
+    /// A file that is not valid.
+    pub fn without_setting(&self, key: &str) -> Result<Option<String>, ConfigError> {
+        let (mut document, table, key) = self.place_of(key)?;
+        let items = document.get_mut(table).and_then(Item::as_table_like_mut);
+        let removed = items.and_then(|items| items.remove(key));
+        Ok(removed.map(|_| document.to_string()))
+    }
+
+    /// The file, and the table and the key in it that a key means.
+    fn place_of<'a>(
+        &self,
+        key: &'a str,
+    ) -> Result<(DocumentMut, &'static str, &'a str), ConfigError> {
+        let origin = Shown::path(&self.path).to_string();
+        let text = self.text.as_deref().unwrap_or_default();
+        Settings::check(&origin, text)?;
+        let document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| {
+            ConfigError::invalid(&origin, error.message())
+        })?;
+        let in_table = |table: &str| key.strip_prefix(table)?.strip_prefix('.');
+        let usual = TABLES.iter().find(|name| document.contains_key(name)).unwrap_or(&TABLES[0]);
+        let (table, key) = match in_table(CONTAINERS) {
+            Some(key) => (CONTAINERS, key),
+            None => (*usual, TABLES.iter().find_map(|table| in_table(table)).unwrap_or(key)),
+        };
+        Ok((document, table, key))
     }
 }
 
@@ -183,6 +204,17 @@ mod tests {
             set("rollback = { threads = 1 }\n", "threads", &["2"]).unwrap(),
             "rollback = { threads = 2 }\n"
         );
+    }
+
+    #[test]
+    fn a_setting_is_taken_out_and_all_else_stays() {
+        let path = PathBuf::from("/c.toml");
+        let text = "# mine\n[undo] # old\nmax_sessions = 5 # few\nthreads = 1\n";
+        let file = ConfigFile { path: path.clone(), real_path: path, text: Some(text.to_owned()) };
+        let without = file.without_setting("rollback.max_sessions").unwrap();
+        assert_eq!(without.as_deref(), Some("# mine\n[undo] # old\nthreads = 1\n"));
+        assert_eq!(file.without_setting("max_age_days").unwrap(), None);
+        assert_eq!(file.without_setting("containers.max_age_days").unwrap(), None);
     }
 
     #[test]

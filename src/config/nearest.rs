@@ -19,7 +19,7 @@ pub(crate) fn is_like(word: &str, known: &str) -> bool {
 }
 
 /// The text after `unknown key "x"`: the nearest one, or all of them.
-pub(super) fn suggestion(word: &str, known: &[&str]) -> String {
+pub(crate) fn suggestion(word: &str, known: &[&str]) -> String {
     match nearest(word, known.iter().copied()) {
         Some(meant) => format!("did you mean {meant:?}?"),
         None => format!("there are: {}", known.join(", ")),

@@ -176,6 +176,8 @@ pub struct Watcher {
     quiet: Quiet,
     waiting: Option<Waiting>,
     is_capturing: bool,
+    /// Whether the step that is being taken is about a change that was seen.
+    records_change: bool,
     /// No step before this moment, after a failure.
     not_before: Option<Instant>,
     /// Where events may be missing: when the next whole walk is due.
@@ -244,6 +246,7 @@ impl Watcher {
             quiet: Quiet::default(),
             waiting: None,
             is_capturing: false,
+            records_change: false,
             not_before: None,
             next_walk: None,
             programs: BTreeSet::new(),
@@ -256,7 +259,7 @@ impl Watcher {
         watcher.follow(&last);
         // Something may have changed while nothing was watched. If not, the first look lets every later
         // one know since when the watcher answers.
-        watcher.quiet.note(Instant::now());
+        watcher.quiet.suspect(Instant::now());
         Ok(watcher)
     }
 
@@ -267,7 +270,7 @@ impl Watcher {
             directories: self.watched.iter().map(count).sum(),
             names_programs: self.watched.iter().all(|it| it.tree.writers().is_some()),
             gap: self.gap(),
-            is_pending: self.quiet.is_pending() || self.is_capturing,
+            is_pending: self.quiet.has_seen() || self.records_change,
             waits_for: self.waiting.as_ref().map(|waiting| waiting.what.to_string()),
             ..self.facts.clone()
         }
@@ -423,6 +426,7 @@ impl Watcher {
     }
 
     fn start_capture(&mut self) -> Result<(), WatcherError> {
+        self.records_change = self.quiet.has_seen();
         self.quiet.clear();
         self.not_before = None;
         let (history, stopper) = (Arc::clone(&self.history), self.stopper.clone());
@@ -457,6 +461,7 @@ impl Watcher {
         tell: &dyn Fn(Happening),
     ) {
         self.is_capturing = false;
+        let recorded_change = std::mem::take(&mut self.records_change);
         if self.next_walk.is_some() {
             self.next_walk = Some(Instant::now() + RECHECK.max(took * WALK_SHARE));
         }
@@ -478,7 +483,10 @@ impl Watcher {
             }
             Err(error) => {
                 // The change is still in no step.
-                self.quiet.note(Instant::now());
+                match recorded_change {
+                    true => self.quiet.note(Instant::now()),
+                    false => self.quiet.suspect(Instant::now()),
+                }
                 self.not_before = Some(Instant::now() + RETRY);
                 self.facts.failure = Some(error.clone());
                 tell(Happening::Failed(error));

@@ -13,6 +13,8 @@ const LONGEST: Duration = Duration::from_secs(30);
 pub(super) struct Quiet {
     /// The first and the last of them.
     span: Option<(Instant, Instant)>,
+    /// Whether one of them was seen, and not only possible.
+    is_seen: bool,
 }
 
 impl Quiet {
@@ -20,14 +22,27 @@ impl Quiet {
     pub(super) fn note(&mut self, now: Instant) {
         let first = self.span.map_or(now, |(first, _)| first);
         self.span = Some((first, now));
+        self.is_seen = true;
+    }
+
+    /// Something may have changed: only a look tells.
+    pub(super) fn suspect(&mut self, now: Instant) {
+        let is_seen = self.is_seen;
+        self.note(now);
+        self.is_seen = is_seen;
     }
 
     /// A step begins: it holds what changed so far.
     pub(super) fn clear(&mut self) {
-        self.span = None;
+        *self = Self::default();
     }
 
-    /// Whether anything changed since the last step.
+    /// Whether a change since the last step was seen.
+    pub(super) fn has_seen(self) -> bool {
+        self.is_seen
+    }
+
+    /// Whether anything changed since the last step, or may have.
     pub(super) fn is_pending(self) -> bool {
         self.span.is_some()
     }
@@ -51,6 +66,19 @@ mod tests {
         assert_eq!(quiet.due(), Some(start + Duration::from_secs(3)));
         quiet.clear();
         assert!(!quiet.is_pending() && quiet.due().is_none());
+    }
+
+    #[test]
+    fn a_suspicion_makes_a_step_due_and_is_no_change() {
+        let (mut quiet, start) = (Quiet::default(), Instant::now());
+        quiet.suspect(start);
+        assert!(quiet.is_pending() && !quiet.has_seen());
+        assert_eq!(quiet.due(), Some(start + Duration::from_secs(2)));
+        quiet.note(start);
+        quiet.suspect(start);
+        assert!(quiet.has_seen());
+        quiet.clear();
+        assert!(!quiet.has_seen());
     }
 
     #[test]

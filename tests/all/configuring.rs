@@ -85,6 +85,30 @@ fn a_setting_is_changed_and_comments_stay() {
 }
 
 #[test]
+fn a_setting_is_read_alone_and_taken_out_again() {
+    let fixture = Fixture::new();
+    let get = |key: &str| fixture.nono(&["config", "get", key]).success().stdout;
+    let default = get("max_sessions");
+    set(&fixture, &["max_sessions", "7"]).success();
+    set(&fixture, &["exclude_patterns", "a", "b c"]).success();
+    assert_eq!((get("max_sessions"), get("exclude_patterns")), ("7\n".into(), "a\nb c\n".into()));
+    let with_origin = fixture.nono(&["config", "get", "max_sessions", "--json"]).success().json();
+    assert_eq!(with_origin["value"], 7);
+    let unset = fixture.nono(&["config", "unset", "rollback.max_sessions"]).success();
+    assert!(unset.says("# default"), "{}", unset.stderr);
+    assert_eq!(get("max_sessions"), default);
+    assert!(!fs::read_to_string(config(&fixture)).unwrap().contains("max_sessions"));
+    fixture.nono(&["config", "unset", "max_sessions"]).success();
+    for command in ["get", "unset"] {
+        fixture
+            .nono(&["config", command, "max_session"])
+            .fails(2, "did you mean \"max_sessions\"?");
+    }
+    let listed = fixture.nono(&["config", "list"]).success().stdout;
+    assert_eq!(listed, fixture.nono(&["config", "show"]).success().stdout);
+}
+
+#[test]
 fn limits_of_containers_are_shown_and_set() {
     let fixture = Fixture::new();
     let shown = fixture.nono(&["config", "show"]).success().stdout;

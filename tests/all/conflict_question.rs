@@ -94,3 +94,19 @@ fn every_other_key_and_the_end_of_input_and_an_interrupt_change_nothing() {
         assert_eq!(show["snapshot_count"], 2, "{keys:?}");
     }
 }
+
+#[test]
+fn many_later_changes_are_summed_up_by_directory() {
+    let fixture = Fixture::new();
+    let names: Vec<String> = (0..40).map(|number| format!("src/file{number}")).collect();
+    let write = |text: &str| names.iter().for_each(|name| drop(fixture.write(name, text)));
+    write("0\n");
+    fixture.write("top", "0\n");
+    fixture.record("for file in src/*; do echo 1 > $file; done; echo 1 > top").success();
+    write("mine\n");
+    fixture.write("top", "mine\n");
+    let refused = fixture.nono(&["undo", "--yes"]).fails(1, "src/ (40 paths) was changed after");
+    assert!(refused.says("top was changed after") && !refused.says("file3"), "{}", refused.stderr);
+    let wordy = fixture.nono(&["undo", "--yes", "-v"]).fails(1, "src/file39 was changed after");
+    assert!(!wordy.says("(40 paths)"), "{}", wordy.stderr);
+}

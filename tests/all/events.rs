@@ -95,6 +95,16 @@ fn a_run_its_undo_and_its_redo_are_followed_and_told_again_from_any_cursor() {
 }
 
 #[test]
+fn without_a_store_there_are_no_facts_and_the_way_to_one_is_said() {
+    let fixture = Fixture::new();
+    let none = fixture.nono(&["events"]).success();
+    assert!(none.stdout.is_empty() && none.says("no sessions; record one"), "{}", none.stderr);
+    let missing = fixture.path("missing");
+    let words = ["--root", missing.to_str().unwrap(), "events"];
+    fixture.nono(&words).fails(1, "there is no store at");
+}
+
+#[test]
 fn a_killed_run_and_a_push_are_facts() {
     let fixture = Fixture::new();
     fixture.write("file", "one");

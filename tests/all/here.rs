@@ -331,6 +331,8 @@ fn two_runs_on_the_same_files_are_told_of_each_other() {
         "{}",
         second.stderr
     );
+    // A plain undo would be refused.
+    assert!(second.says("nono undo --force") && second.says("--keep-newer"), "{}", second.stderr);
     let second = projects.fixture.latest();
     let other = projects.nono("q2", &["run", "--rollback", "--", "touch", "made"]).success();
     assert!(!other.says(&first), "elsewhere: {}", other.stderr);

@@ -47,6 +47,7 @@ fn a_command_in_quotes_is_told_to_be_one_word() {
     for walls in [&[][..], &["--no-sandbox"]] {
         let run = |word: &str| fixture.nono(&[&["run", "--no-rollback"], walls, &[word]].concat());
         let told = run("rm -rf x").fails(127, "the quotes make the command one word");
+        assert!(told.says("cannot run 'rm -rf x': "), "{}", told.stderr);
         assert!(told.says("nono run rm -rf x, or: nono run sh -c 'rm -rf x'"), "{}", told.stderr);
         let missing = run("nosuchcommand").fails(127, "no such command");
         assert!(!missing.says("one word"), "{}", missing.stderr);

@@ -114,6 +114,20 @@ fn newer_paths_are_kept_or_taken_back_as_asked() {
 }
 
 #[test]
+fn where_all_that_differs_is_newer_nothing_is_restored_and_that_is_no_success() {
+    let fixture = Fixture::new();
+    fixture.write("file", "1");
+    fixture.record("echo 2 > file").success();
+    fixture.write("file", "mine");
+    for flags in [&["--yes"][..], &["--dry-run"]] {
+        let words = [&["restore", "latest", "--keep-newer"], flags].concat();
+        fixture.nono(&words).fails(1, "nothing was restored in");
+        restore(&fixture, &["latest", "--keep-newer"]).fails(1, "");
+        assert_eq!(read(&fixture, "file").as_deref(), Some("mine"));
+    }
+}
+
+#[test]
 fn restoring_twice_and_undoing_the_undo_are_no_conflicts() {
     let fixture = edited();
     let id = fixture.latest();

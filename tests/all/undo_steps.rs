@@ -377,3 +377,50 @@ fn the_undo_of_a_step_beside_a_run_is_refused_or_forced_and_never_asks_a_program
     drop(waiting);
     assert!(run.wait().unwrap().success());
 }
+
+/// A session of two steps that changed one line, `a` to `b` to `c`.
+fn two_steps_on_a_line(fixture: &Fixture) {
+    fixture.write("line", "a\n");
+    let agent = Agent::new(fixture, "claude-code");
+    for text in ["b", "c"] {
+        agent.shell(&format!("echo {text} > line"));
+    }
+    agent.end();
+}
+
+#[test]
+fn a_step_that_was_taken_back_has_nothing_left_whatever_was_taken_back_before_it() {
+    let fixture = &Fixture::new();
+    two_steps_on_a_line(fixture);
+    let line = || read(fixture, "line").unwrap();
+    let undo = |words: &[&str]| fixture.nono(&[&["undo", "--yes", "--step"], words].concat());
+    for left in ["b\n", "a\n"] {
+        undo(&["last"]).success();
+        assert_eq!(line(), left);
+    }
+    for words in [&["last"][..], &["last", "--force"], &["2", "--force"], &["1"]] {
+        undo(words).fails(1, "is left to undo");
+        assert_eq!(line(), "a\n", "{words:?}");
+    }
+    // An undo that is taken back leaves its step again.
+    fixture.nono(&["redo"]).success();
+    assert_eq!(line(), "b\n");
+    undo(&["2", "--force"]).fails(1, "is left to undo");
+    undo(&["last"]).success();
+    assert_eq!(line(), "a\n");
+    fixture.nono(&["verify"]).success();
+}
+
+#[test]
+fn the_undo_of_a_session_and_a_way_back_to_a_step_leave_no_later_step() {
+    for (back, left) in [(&[][..], "a\n"), (&["--to-step", "1"], "b\n")] {
+        let fixture = &Fixture::new();
+        two_steps_on_a_line(fixture);
+        let line = || read(fixture, "line").unwrap();
+        let undo = |words: &[&str]| fixture.nono(&[&["undo", "--yes"], words].concat());
+        undo(back).success();
+        assert_eq!(line(), left);
+        undo(&["--step", "2", "--force"]).fails(1, "is left to undo");
+        assert_eq!(line(), left);
+    }
+}

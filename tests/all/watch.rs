@@ -318,7 +318,9 @@ fn a_detached_watcher_lives_on_and_is_stopped() {
     let project = fixture.project();
     let begun = fixture.nono(&["watch", "--detach", "--json", project.to_str().unwrap()]);
     let id = begun.success().json()["session_id"].as_str().unwrap().to_owned();
-    assert_eq!(status(&fixture)["session_id"], *id);
+    let begun = status(&fixture);
+    assert_eq!((&begun["session_id"], &begun["is_pending"]), (&json!(id), &json!(false)));
+    fixture.nono(&["watch", "stat"]).fails(1, "its commands are nono watch status");
     fixture.write("file", "two");
     fixture.nono(&["watch", "stop", project.to_str().unwrap()]).success();
     assert_eq!(kinds(&fixture, &id), ["watched"]);

@@ -139,6 +139,9 @@ pub struct Step {
     /// The number of further such paths, which neither list names.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unnamed: u64,
+    /// Of an undo: the steps of which it left nothing but commits, ascending.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub undoes: Vec<u64>,
 }
 
 /// Whether a count need not be written.
@@ -181,6 +184,7 @@ impl Step {
             outside: self.outside,
             gone: self.gone,
             unnamed,
+            undoes: self.undoes,
         }
     }
 

@@ -8,6 +8,11 @@
 //! Thinning removes steps. Where all the steps between two states are to be taken back, the states
 //! of those in the middle are not needed. Where one of them is not, nothing is done.
 //!
+//! A step that is taken back already has nothing left, also where an earlier step changed the same
+//! lines and is taken back as well. Its changes are planned all the same, because a part of them
+//! may have come again. But they are no conflict, and nothing is overwritten for them: the state
+//! before the step may be the work of the other one.
+//!
 //! Git directories stay as they are: half of a commit is none.
 
 use std::collections::BTreeSet;
@@ -28,7 +33,10 @@ use crate::manifest::NotCapturedSet;
 use crate::object::ContentHash;
 use crate::path_text::serde_path;
 use crate::restore::RunsAtWork;
-use crate::snapshot::{SnapshotError, SnapshotManager, SnapshotManifest, Step, StepKind};
+use crate::snapshot::{
+    SessionMetadata, SnapshotError, SnapshotManager, SnapshotManifest, Step, StepEntry, StepKind,
+    standing,
+};
 use crate::store::ObjectStore;
 
 /// A path that stays as it is, because what came later cannot be told from what the step did.
@@ -122,9 +130,10 @@ impl SnapshotManager {
                 let target = &states.target.manifest;
                 self.without(store, current, &steps, target, asked)
             },
-            || {
+            |carried| {
                 let last = self.load_manifest(newest).map(|last| last.step.unwrap_or_default());
-                let noted = last.and_then(|last| self.record_undone(undo_of(numbers, last)));
+                let undo = |last| undo_of(numbers, carried, last);
+                let noted = last.and_then(|last| self.record_undone(undo(last)));
                 if let Err(error) = noted {
                     tracing::warn!("the state after the undo is not recorded: {error}");
                 }
@@ -178,9 +187,13 @@ impl SnapshotManager {
         asked: &StepUndoOptions,
     ) -> Result<Wanted, RestoreError> {
         let contested = self.contested(store, steps)?;
+        let metadata = self.session().metadata().map_err(SnapshotError::from)?;
+        let taken_back = taken_back(&metadata);
         let state = VirtualState::new(store, current, &target.roots, Purpose::TakeBack)?;
-        let mut state = state.with_contested(contested).overwriting(asked.overwrite);
+        let mut state = state.with_contested(contested);
         for StepStates { before, after } in steps {
+            let is_taken_back = taken_back.contains(&after.number);
+            state = state.overwriting(asked.overwrite && !is_taken_back);
             let differences = diff::compare(store, &before.merkle_root, &after.merkle_root)?;
             let (old, new) = (NotCapturedSet::new(before), NotCapturedSet::new(after));
             let known = differences
@@ -195,7 +208,11 @@ impl SnapshotManager {
                 known.into_iter().map(|it| Change { path: it.path, from: it.new, to: it.old });
             state.carry_over(after.number, back)?;
         }
-        Wanted::of(state, store, current, Vec::new())
+        let mut wanted = Wanted::of(state, store, current, Vec::new())?;
+        wanted.conflicts.retain(|it| {
+            is_in_git(it.path.as_os_str().as_bytes()) || !taken_back.contains(&it.change)
+        });
+        Ok(wanted)
     }
 }
 
@@ -241,12 +258,44 @@ fn report(steps: &[u64], Carried { wanted, restore }: Carried) -> StepUndoReport
     StepUndoReport { steps, step_conflicts, restore }
 }
 
+/// The steps that restores took back which still stand: undos that left nothing of them, and
+/// restores of states before them.
+fn taken_back(metadata: &SessionMetadata) -> BTreeSet<u64> {
+    // Each with the state before it.
+    let mut of_restores: Vec<(u64, Vec<u64>)> = Vec::new();
+    for record in standing(&metadata.restores) {
+        let Some(before) = record.safety_snapshot else { continue };
+        if record.undoes_steps {
+            // The next snapshot has the state that it left.
+            let is_it = |step: &&StepEntry| step.number == before + 1;
+            let undo = metadata.steps.iter().find(is_it);
+            of_restores.push((before, undo.map_or_else(Vec::new, |undo| undo.undoes.clone())));
+        } else if !record.is_partial {
+            // What was taken back before that state is so again.
+            of_restores.retain(|(at, _)| *at < record.snapshot);
+            let later = record.snapshot + 1..before;
+            let numbers = metadata.steps.iter().map(|step| step.number);
+            if !record.left_some {
+                of_restores.push((before, numbers.filter(|it| later.contains(it)).collect()));
+            }
+        }
+    }
+    of_restores.into_iter().flat_map(|(_, steps)| steps).collect()
+}
+
 /// The step that the snapshot after an undo tells of itself. `last`: the last of the steps.
-fn undo_of(numbers: &[u64], last: Step) -> Step {
+fn undo_of(numbers: &[u64], carried: &Carried, last: Step) -> Step {
     let numbers: BTreeSet<u64> = numbers.iter().copied().collect();
+    let is_left = |number: u64| {
+        let of_step = carried.wanted.conflicts.iter().filter(|it| it.change == number);
+        of_step.map(|it| it.path.as_os_str().as_bytes()).any(|path| !is_in_git(path))
+    };
+    let is_done = carried.restore.skipped.is_empty();
+    let undoes = numbers.iter().copied().filter(|number| is_done && !is_left(*number)).collect();
     let numbers: Vec<_> = numbers.iter().map(u64::to_string).collect();
     let steps = if numbers.len() == 1 { "step" } else { "steps" };
     Step {
+        undoes,
         kind: StepKind::Undo,
         agent: last.agent,
         agent_session: last.agent_session,

@@ -72,7 +72,7 @@ impl SnapshotManager {
             part.snapshot,
             runs_at_work,
             &|store, current, _| self.without_part(store, current, part),
-            || (),
+            |_| (),
         )?;
         Ok(TextUndoReport::of(carried))
     }

@@ -21,9 +21,7 @@ use crate::cli::error::{CliError, opening_command};
 use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
-use crate::cli::render::columns::{MAX_COMMAND_CELLS, cut};
 use crate::cli::retention;
-use crate::cli::shell_word::command_line;
 use crate::cli::state_at::exact;
 use crate::cli::when::{WhenError, when};
 use crate::config::{FlagSettings, KeepFlags, Settings};
@@ -32,7 +30,8 @@ use nono_engine::gc::{CleanupError, CleanupOptions, CleanupPlan, CleanupReport, 
 use nono_engine::object::ContentHash;
 use nono_engine::path_text::Shown;
 use nono_engine::session::{
-    Catalog, Expired, Purpose, SessionContent, SessionStatus, aging_until, project_of,
+    Catalog, Expired, Purpose, SessionContent, SessionStatus, SessionSummary, aging_until,
+    project_of,
 };
 use nono_engine::snapshot::{Recency, SessionDir, SessionMetadata, SessionOrigin};
 
@@ -473,15 +472,9 @@ fn described(session: &SessionDir) -> Option<(String, String)> {
         Some(container) => format!("container {}", Shown::bytes(container.name.as_bytes())),
         None => named_project(&metadata.tracked_paths),
     };
-    let command = match metadata.command.is_empty() {
-        true => String::new(),
-        false => {
-            let command = Shown::bytes(command_line(&metadata.command).as_bytes()).to_string();
-            format!(": {}", cut(&command, MAX_COMMAND_CELLS))
-        }
-    };
+    let command = super::list::command(&SessionSummary::of(session).ok()?);
     let names = names_of(&metadata);
-    Some((session.id(), format!("{project}{command}{names}")))
+    Some((session.id(), format!("{project}: {command}{names}")))
 }
 
 /// The names of a session and of its snapshots, each behind a space.

@@ -18,20 +18,30 @@ use crate::cli::error::CliError;
 #[cfg(feature = "archive")]
 use crate::cli::sealing::Target;
 use crate::cli::signals::{self, Taken};
+use crate::config::nearest::suggestion;
 use crate::config::{
     CONTAINERS_PREFIX, ConfigFile, ContainerLimits, FlagSettings, Origin, Setting, Settings,
-    zero_means,
+    Surroundings, zero_means,
 };
 use nono_engine::path_text::{Shown, serde_path};
 use nono_engine::sys;
+
+/// The setting that names a remote.
+#[cfg(feature = "archive")]
+const PUSH_AFTER_RUN: &str = "push_after_run";
 
 /// Commands of `nono config`.
 #[derive(Debug, Subcommand)]
 pub(in crate::cli) enum ConfigCommand {
     /// Print the settings as a configuration file that says where each value comes from
+    #[command(visible_alias = "list")]
     Show(ShowArgs),
+    /// Print the value of a setting, wherever it comes from
+    Get(GetArgs),
     /// Change a setting in the configuration file; comments stay
     Set(SetArgs),
+    /// Take a setting out of the configuration file: its default holds again
+    Unset(UnsetArgs),
     /// Edit the configuration file with $VISUAL or $EDITOR; nothing wrong replaces it
     Edit,
 }
@@ -60,6 +70,23 @@ pub(in crate::cli) struct SetArgs {
     value: Vec<String>,
 }
 
+/// Arguments of `nono config get`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct GetArgs {
+    /// Name of the setting, as `nono config show` prints it
+    key: String,
+    /// Print the setting as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `nono config unset`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct UnsetArgs {
+    /// Name of the setting, as `nono config show` prints it
+    key: String,
+}
+
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     /// The configuration file, whether it exists or not.
@@ -75,7 +102,9 @@ pub(in crate::cli) fn run(
 ) -> Outcome {
     match command {
         ConfigCommand::Show(args) => show(args, store, context),
+        ConfigCommand::Get(args) => get(args, context),
         ConfigCommand::Set(args) => set(args, context),
+        ConfigCommand::Unset(args) => unset(args, context),
         ConfigCommand::Edit => edit(context),
     }
 }
@@ -143,32 +172,75 @@ fn from(setting: &Setting) -> String {
     }
 }
 
+/// The setting of a key, as it holds now.
+fn setting_of(key: &str, surroundings: &Surroundings<'_>) -> Result<Setting, CliError> {
+    let (settings, name) = match key.starts_with(CONTAINERS_PREFIX) {
+        true => (ContainerLimits::list(surroundings)?, key),
+        false => {
+            let settings = Settings::load(surroundings, &FlagSettings::default())?.list();
+            (settings, key.rsplit('.').next().unwrap_or_default())
+        }
+    };
+    let known: Vec<&str> = settings.iter().map(|setting| setting.key).collect();
+    let suggested = suggestion(name, &known);
+    settings.into_iter().find(|setting| setting.key == name).ok_or_else(|| {
+        let shown = Shown::bytes(key.as_bytes());
+        CliError::usage(format!("there is no setting {shown}, {suggested}"))
+    })
+}
+
+fn get(args: &GetArgs, context: &Context) -> Outcome {
+    let setting = setting_of(&args.key, &surroundings()?)?;
+    if args.json {
+        context.json(&setting)?;
+        return Ok(0);
+    }
+    let mut out = context.out();
+    match &setting.value {
+        Value::Array(values) => {
+            for value in values.iter().filter_map(Value::as_str) {
+                writeln!(out, "{}", Shown::bytes(value.as_bytes()))?;
+            }
+        }
+        Value::String(text) => writeln!(out, "{}", Shown::bytes(text.as_bytes()))?,
+        other => writeln!(out, "{other}")?,
+    }
+    Ok(0)
+}
+
+fn unset(args: &UnsetArgs, context: &Context) -> Outcome {
+    let surroundings = surroundings()?;
+    setting_of(&args.key, &surroundings)?;
+    let file = ConfigFile::load(&surroundings)?;
+    let path = Shown::path(&file.path);
+    match file.without_setting(&args.key)? {
+        Some(text) => file.save(&text)?,
+        None => {
+            let shown = Shown::bytes(args.key.as_bytes());
+            context.say(format_args!("{path} does not set {shown}"));
+        }
+    }
+    let setting = setting_of(&args.key, &surroundings)?;
+    context.say(format_args!("{}  # {}", line(&setting), remark(&setting)));
+    Ok(0)
+}
+
 fn set(args: &SetArgs, context: &Context) -> Outcome {
     let surroundings = surroundings()?;
     let file = ConfigFile::load(&surroundings)?;
     file.save(&file.with_setting(&args.key, &args.value)?)?;
-    let is_of_container = args.key.starts_with(CONTAINERS_PREFIX);
-    let key = match is_of_container {
-        true => &args.key,
-        false => args.key.rsplit('.').next().unwrap_or_default(),
-    };
-    let settings = match is_of_container {
-        true => ContainerLimits::list(&surroundings)?,
-        false => Settings::load(&surroundings, &FlagSettings::default())?.list(),
-    };
+    let setting = setting_of(&args.key, &surroundings)?;
     #[cfg(feature = "archive")]
-    for name in args.value.iter().filter(|name| key == "push_after_run" && !name.is_empty()) {
+    for name in args.value.iter().filter(|it| setting.key == PUSH_AFTER_RUN && !it.is_empty()) {
         if !Target::is_meant_by(name)? {
             let name = Shown::bytes(name.as_bytes());
             context.warn(format_args!("there is no remote {name} yet: nono remote add {name} URL"));
         }
     }
-    for setting in settings.iter().filter(|setting| setting.key == key) {
-        context.say(format_args!("{}: {}", Shown::path(&file.path), line(setting)));
-        if setting.origin == Origin::Environment {
-            let variable = from(setting);
-            context.warn(format_args!("{variable} is set, and comes before the file"));
-        }
+    context.say(format_args!("{}: {}", Shown::path(&file.path), line(&setting)));
+    if setting.origin == Origin::Environment {
+        let variable = from(&setting);
+        context.warn(format_args!("{variable} is set, and comes before the file"));
     }
     Ok(0)
 }
@@ -208,7 +280,7 @@ fn edit(context: &Context) -> Outcome {
 
 /// The text for a user without a configuration: all settings, none of them in effect.
 fn template() -> Result<String, CliError> {
-    let nowhere = crate::config::Surroundings {
+    let nowhere = Surroundings {
         home: None,
         current_dir: PathBuf::new(),
         variable: &|_| None,

@@ -9,6 +9,7 @@ use crate::cli::Outcome;
 use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
+use crate::cli::offer::NONO;
 use nono_engine::events::{Cursor, EventStream};
 use nono_engine::path_text::Shown;
 use nono_engine::sys::{Waited, kind_of};
@@ -30,8 +31,11 @@ pub(in crate::cli) fn run(args: &EventsArgs, store: &StoreArgs, context: &Contex
     let since = args.since.as_deref().map(str::parse::<Cursor>).transpose()?;
     let mut stream = if args.follow {
         EventStream::following(root, since)?
-    } else if kind_of(root)?.is_none() {
+    } else if kind_of(root)?.is_none() && store.root.is_some() {
         return Err(CliError::failed(format!("there is no store at {}", Shown::path(root))));
+    } else if kind_of(root)?.is_none() {
+        context.say(format_args!("no sessions; record one: {NONO} run COMMAND"));
+        return Ok(0);
     } else {
         EventStream::new(root, since)
     };

@@ -90,7 +90,7 @@ pub(in crate::cli) fn run(args: &FindArgs, store: &StoreArgs, context: &Context)
         print(&found, &current_dir, context)?;
     }
     let is_complete = name_damaged(&past.damaged, context) & name_damaged(&damaged, context);
-    Ok(u8::from(!is_complete))
+    Ok(u8::from(!is_complete || found.is_empty()))
 }
 
 impl Report {

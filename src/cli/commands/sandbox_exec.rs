@@ -86,8 +86,10 @@ pub(in crate::cli) fn cannot_run(
         None if error.kind() == io::ErrorKind::NotFound => (error.to_string(), 127),
         None => (error.to_string(), 126),
     };
-    let failed = CliError::failed(format!("cannot run {}: {reason}", Shown::path(name.as_ref())))
-        .with_exit_code(code);
+    let shown = Shown::path(name.as_ref()).to_string();
+    // Several words in a row would look like a command with arguments.
+    let shown = if shown.contains(' ') { format!("'{shown}'") } else { shown };
+    let failed = CliError::failed(format!("cannot run {shown}: {reason}")).with_exit_code(code);
     let is_program = |word: &str| {
         let search = std::env::var_os("PATH").unwrap_or_default();
         sys::find_program(OsStr::new(word), &search).is_some()

@@ -20,7 +20,8 @@ use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
 use crate::cli::repositories::Repositories;
 use crate::cli::restoring::{
-    ConflictArgs, Restoring, print_changes, refuse_without_answers, state_in_words, way_back,
+    ConflictArgs, Restoring, inside_of, print_changes, refuse_without_answers, state_in_words,
+    summed, way_back,
 };
 use crate::cli::shell_word::command_line;
 use crate::cli::unrecorded_changes::lines_of_step;
@@ -62,6 +63,9 @@ impl StepArgs {
         self.step.is_some() || self.prompt.is_some() || self.to_step.is_some()
     }
 }
+
+/// Maximum number of lines about paths that stay.
+const NAMED_LEFT: usize = 10;
 
 /// The word for the newest step or prompt.
 const LAST: &str = "last";
@@ -441,19 +445,20 @@ fn print(
         writeln!(out, "  merged with later changes: {}", inside(path))?;
     }
     let id = work.manager.session().id();
-    for conflict in &report.step_conflicts {
-        let path = inside(&conflict.path);
+    let conflicts = report.step_conflicts.iter().map(|it| (&*it.path, &it.reason));
+    let skipped = restore.skipped.iter().map(|it| (&*it.path, &it.reason));
+    let left = conflicts
+        .chain(skipped)
+        .map(|(path, reason)| (inside_of(path, &work.roots), format!(": {reason}")));
+    let (lines, more) = summed(&left.collect::<Vec<_>>(), context.at_most(NAMED_LEFT));
+    for line in lines {
         if context.is_quiet() {
-            context.fall_short(format_args!("{path} was left: {}", conflict.reason));
+            context.fall_short(format_args!("left {line}"));
         }
-        writeln!(out, "{YELLOW}! left{YELLOW:#}  {path}: {}", conflict.reason)?;
+        writeln!(out, "{YELLOW}! left{YELLOW:#}  {line}")?;
     }
-    for skipped in &restore.skipped {
-        if context.is_quiet() {
-            let path = inside(&skipped.path);
-            context.fall_short(format_args!("{path} was left: {}", skipped.reason));
-        }
-        writeln!(out, "{YELLOW}! left{YELLOW:#}  {}: {}", inside(&skipped.path), skipped.reason)?;
+    if more > 0 {
+        writeln!(out, "{YELLOW}! left{YELLOW:#}  {more} more (-v names all)")?;
     }
     out.flush()?;
     let done = if restore.dry_run { "would be undone" } else { "undone" };

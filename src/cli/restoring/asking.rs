@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 
-use super::{AskedBy, Restoring, report, write_preview};
+use super::{AskedBy, Restoring, conflicts, write_preview};
 use crate::cli::Outcome;
 use crate::cli::args::named_project;
 use crate::cli::context::Context;
@@ -97,7 +97,7 @@ impl Restoring<'_> {
         report: &RestoreReport,
         context: &Context,
     ) -> Result<Option<OnConflict>, CliError> {
-        report::print_conflicts(&report.conflicts, &[], &self.roots, context);
+        conflicts::print_conflicts(&report.conflicts, &[], &self.roots, context);
         self.asked_about.clone_from(&report.conflicts);
         let texts = self.texts_in_conflict(&report.conflicts)?;
         let has_texts = !texts.is_empty();

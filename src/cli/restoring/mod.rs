@@ -4,12 +4,14 @@
 mod another_home;
 mod asking;
 mod at_work;
+mod conflicts;
 mod hunks;
 mod patches;
 mod paths;
 mod preview;
 mod report;
 mod state;
+mod summed;
 mod ways;
 
 use std::path::PathBuf;
@@ -37,6 +39,7 @@ pub(in crate::cli) use another_home::{AnotherHome, note_home};
 pub(in crate::cli) use at_work::is_allowed;
 pub(in crate::cli) use at_work::{command, made_by};
 #[cfg(feature = "mount")]
+pub(in crate::cli) use conflicts::inside_of;
 pub(in crate::cli) use hunks::{choose_hunks, texts_between};
 pub(in crate::cli) use paths::{PartArgs, resolve};
 pub(in crate::cli) use preview::write_preview;
@@ -44,6 +47,7 @@ pub(in crate::cli) use report::{
     AskedBy, name_unstable, print_changes, print_report, say_overwritten, warn_of_skipped, way_back,
 };
 pub(in crate::cli) use state::state_in_words;
+pub(in crate::cli) use summed::summed;
 pub(in crate::cli) use ways::{Ways, is_meant_here, ways};
 
 /// The treatment of later changes.
@@ -170,7 +174,7 @@ impl<'a> Restoring<'a> {
             print_report(&report, &self.roots, context)?;
             self.print_outcome(&report, context);
         }
-        Ok(u8::from(!report.is_complete()))
+        Ok(u8::from(!is_reached(&report)))
     }
 
     /// Asks what has to be asked, restores, and says what came of it. `shows_changes`: also names
@@ -199,7 +203,7 @@ impl<'a> Restoring<'a> {
         for text in &without {
             context.warn(text);
         }
-        Ok(u8::from(!report.is_complete() || !without.is_empty()))
+        Ok(u8::from(!is_reached(&report) || !without.is_empty()))
     }
 
     /// Says what came of it, or would.
@@ -344,6 +348,12 @@ impl<'a> Restoring<'a> {
             conflict.sessions = named.remove(&conflict.path).unwrap_or_default();
         }
     }
+}
+
+/// Whether the state is there that was asked for. Newer paths may stay, but not in place of all
+/// that was to come back.
+fn is_reached(report: &RestoreReport) -> bool {
+    report.is_complete() && !(report.has_kept_newer() && report.changes.is_empty())
 }
 
 /// Restores what was picked in a review, and says what came of it. Asks about later changes.

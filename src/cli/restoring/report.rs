@@ -2,17 +2,17 @@
 //!
 //! The first and the last line name the project: a user in the wrong directory sees it.
 
-use std::collections::HashMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use super::conflicts::print_conflicts;
 use super::preview::write_preview;
 use crate::cli::args::named_project;
 use crate::cli::context::{BOLD, Context, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::offer::NONO;
-use crate::cli::render::{Palette, change_line, change_word};
-use crate::cli::repositories::{Repositories, Told, conflict_text, repository_line};
+use crate::cli::render::{Palette, change_line};
+use crate::cli::repositories::{Repositories, Told, repository_line};
 use crate::cli::shell_word::shell_word;
 use crate::cli::snapshot_report::NAMED_UNSTABLE;
 use crate::cli::unrecorded_changes::{report_lost, say_rebuildable};
@@ -20,15 +20,9 @@ use nono_engine::counted::counted;
 use nono_engine::diff::{Change, ChangeType};
 use nono_engine::path_text::Shown;
 use nono_engine::restore::{
-    Conflict, KeepBefore, OnConflict, OverwrittenEdit, RestoreReport, Skipped, UserEdit,
+    Conflict, KeepBefore, OnConflict, OverwrittenEdit, RestoreReport, Skipped,
 };
 use nono_engine::sys;
-
-/// Maximum number of conflicts that are named one by one.
-const NAMED_CONFLICTS: usize = 50;
-
-/// Maximum number of named sessions that changed a path later.
-const NAMED_SESSIONS: usize = 3;
 
 /// Maximum number of paths in an offered command.
 pub(super) const NAMED_PATHS: usize = 8;
@@ -148,6 +142,10 @@ pub(super) fn print_outcome(
         report.changes.is_empty() && report.touched.is_empty() && report.directory_times == 0;
     let is_done = !is_nothing && !report.dry_run;
     match (is_nothing, report.dry_run) {
+        (true, _) if report.has_kept_newer() => {
+            context
+                .say(format_args!("nothing was restored in {project}: all that differs is newer"));
+        }
         (true, _) if report.is_complete() => {
             let what = if is_whole { "everything" } else { "everything selected" };
             context.say(format_args!("{what} that is recorded is as in {id} already ({project})"));
@@ -241,74 +239,6 @@ fn say_if_directory_is_gone(context: &Context) {
     let next = former.ancestors().find(|above| sys::leads_to_dir(above)).unwrap_or(Path::new("/"));
     let next = shell_word(next).unwrap_or_else(|| "/".to_owned());
     context.say(format_args!("the directory that you are in is gone with it: cd {next}"));
-}
-
-/// Names conflicts, without those that are known.
-pub(super) fn print_conflicts(
-    conflicts: &[Conflict],
-    known: &[Conflict],
-    roots: &[PathBuf],
-    context: &Context,
-) {
-    let known: HashMap<&Path, &Conflict> = known.iter().map(|it| (&*it.path, it)).collect();
-    let is_new = |conflict: &&Conflict| {
-        let known = known.get(&*conflict.path);
-        known.is_none_or(|known| {
-            let facts = |it: &Conflict| {
-                (it.change_type, it.repository.clone(), it.user_edit, it.beside.clone())
-            };
-            facts(known) != facts(conflict)
-        })
-    };
-    let new: Vec<&Conflict> = conflicts.iter().filter(is_new).collect();
-    let named = context.at_most(NAMED_CONFLICTS);
-    for conflict in new.iter().take(named) {
-        let inside = roots.iter().find_map(|root| conflict.path.strip_prefix(root).ok());
-        let inside = inside.filter(|path| !path.as_os_str().is_empty());
-        let path = Shown::path(inside.unwrap_or(&conflict.path));
-        if let Some(repository) = &conflict.repository {
-            let text = conflict_text(&conflict.path, repository);
-            context.fall_short(format_args!("{path}: {text}"));
-            continue;
-        }
-        if !conflict.beside.is_empty() {
-            let others = named_sessions(&conflict.beside, context);
-            let was = if conflict.beside.len() == 1 { "session" } else { "sessions" };
-            context.fall_short(format_args!(
-                "{path} may be the work of {was} {others} as well, at work or restored at the \
-                 same time"
-            ));
-            continue;
-        }
-        if let Some(UserEdit { step, is_certain }) = conflict.user_edit {
-            let edited = if is_certain {
-                "you edited it, too, in"
-            } else {
-                "you may have edited it, too, up to"
-            };
-            context.fall_short(format_args!("{path}: {edited} step {step}"));
-            continue;
-        }
-        let who = match conflict.sessions.as_slice() {
-            [] => String::new(),
-            sessions => format!(", by session {}", named_sessions(sessions, context)),
-        };
-        let what = change_word(conflict.change_type);
-        context.fall_short(format_args!("{path} was changed after the session ({what}{who})"));
-    }
-    if let Some(more) = new.len().checked_sub(named).filter(|more| *more > 0) {
-        context.warn(format_args!("{more} more were changed after the session (--json names all)"));
-    }
-}
-
-/// Ids of sessions, not too many for a line.
-fn named_sessions(sessions: &[String], context: &Context) -> String {
-    let named = sessions.len().min(context.at_most(NAMED_SESSIONS));
-    let shown = sessions[..named].join(", ");
-    match sessions.len() - named {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
-    }
 }
 
 /// Names what the agent destroyed of the user's work, with the way to it.

@@ -127,14 +127,14 @@ impl SnapshotManager {
     }
 
     /// Changes the present state, as a restore that undoes steps. The state before is kept as a
-    /// snapshot of the session. `number`: the snapshot that says what is tracked. `then` runs under
-    /// the locks when all is done.
+    /// snapshot of the session. `number`: the snapshot that says what is tracked. `then` gets the
+    /// work under the locks when all of it is done.
     pub(super) fn carry_out_change(
         &self,
         number: u64,
         runs_at_work: &RunsAtWork,
         wanted: WantedOf<'_>,
-        then: impl Fn(),
+        then: impl Fn(&Carried),
     ) -> Result<Carried, RestoreError> {
         let everything =
             RestoreOptions { runs_at_work: runs_at_work.clone(), ..Default::default() };
@@ -188,12 +188,13 @@ impl SnapshotManager {
             let target = &states.target.manifest;
             let (mut done, left) =
                 self.carry_out(prepared.planned.plan, target, &prepared.before, Some(record), &[])?;
-            then();
             left.retain_made(&mut done);
             (restore.changes, restore.touched) = (done.changes, done.touched);
             restore.skipped = left.skipped;
             plan::sort(&mut restore.skipped);
-            return Ok(Carried { wanted, restore });
+            let carried = Carried { wanted, restore };
+            then(&carried);
+            return Ok(carried);
         }
         Err(RestoreError::NeverStill)
     }

@@ -61,13 +61,16 @@ pub(super) fn run(job: &Job<'_>, catalog: &Catalog, settings: &Settings) -> Outc
     let (session, before) = (recording.manager().session().clone(), recording.baseline().clone());
     let finished = hooks.around(false, context, || finish(recording, &ended, context));
     let ran = Ran { session: &session, id: &id, before: &before };
-    match (&ended, &finished) {
+    let had_others = match (&ended, &finished) {
         (Ok(_), Ok(recorded)) => {
-            ran.report(job, catalog, &together, recorded, settings.name_run_later.value);
+            ran.report(job, catalog, &together, recorded, settings.name_run_later.value)
         }
-        (Err(error), Err(_)) => context.error(error),
-        _ => {}
-    }
+        (Err(error), Err(_)) => {
+            context.error(error);
+            false
+        }
+        _ => false,
+    };
     #[cfg(feature = "archive")]
     if let (Some(remote), Ok(_)) = (&settings.push_after_run, &finished) {
         crate::cli::after_run::start(remote, catalog.root(), &id, context);
@@ -80,7 +83,7 @@ pub(super) fn run(job: &Job<'_>, catalog: &Catalog, settings: &Settings) -> Outc
     let recorded = finished?;
     let ended = ended?;
     if !recorded.changes.is_empty() {
-        ran.review(job, catalog, &ended, recorded);
+        ran.review(job, catalog, &ended, recorded, had_others);
     }
     Ok(ended.code)
 }
@@ -167,7 +170,8 @@ struct Ran<'a> {
 }
 
 impl Ran<'_> {
-    /// Names the changes, and every path that the recording lacks.
+    /// Names the changes, and every path that the recording lacks. Whether other sessions may have
+    /// made a part of the changes.
     fn report(
         &self,
         job: &Job<'_>,
@@ -175,7 +179,7 @@ impl Ran<'_> {
         together: &Together,
         recorded: &Recorded,
         names_run_later: bool,
-    ) {
+    ) -> bool {
         let (Self { session, id, before }, context) = (*self, job.context);
         let Recorded { last, changes, touched, session_root } = recorded;
         let unrecorded =
@@ -185,7 +189,7 @@ impl Ran<'_> {
         unrecorded.report(id, context);
         report_unstable(&[before, last], id, context);
         report_idle_patterns(&job.args.capture.rollback_exclude, &[before, last], context);
-        together.report(catalog, session, context);
+        let had_others = together.report(catalog, session, context);
         let counted = ChangeSummary::of(changes).with_touched(touched.len());
         let repositories =
             self.or_nothing(context, |store| Ok(Repositories::of(store, before, last, changes)?));
@@ -211,6 +215,7 @@ impl Ran<'_> {
             context.say(format_args!("  root: {session_root}"));
         }
         job.report.recorded(recorded, unrecorded.into_left(), run_later.into_words());
+        had_others
     }
 
     /// The answer of the session's store. A failure is reported, and gives an empty answer: the
@@ -227,8 +232,16 @@ impl Ran<'_> {
         })
     }
 
-    /// Shows the changes on a terminal, or names the commands for them.
-    fn review(&self, job: &Job<'_>, catalog: &Catalog, ended: &Ended, recorded: Recorded) {
+    /// Shows the changes on a terminal, or names the commands for them. `had_others`: other sessions
+    /// may have made a part of the changes.
+    fn review(
+        &self,
+        job: &Job<'_>,
+        catalog: &Catalog,
+        ended: &Ended,
+        recorded: Recorded,
+        had_others: bool,
+    ) {
         let (Self { session, before: old, .. }, context) = (*self, job.context);
         let Recorded { last, changes, touched, .. } = recorded;
         let wants_review = !job.args.no_rollback_prompt && !ended.was_told_to_end;
@@ -247,7 +260,15 @@ impl Ran<'_> {
         if !is_settled {
             let Ways { see, undo } = ways(catalog, session);
             context.say(format_args!("  see it:  {see}"));
-            context.say(format_args!("  undo it: {undo}"));
+            if had_others {
+                // Without a flag the undo would be refused.
+                context.say(format_args!(
+                    "  undo it, and what others did there meanwhile: {undo} --force"
+                ));
+                context.say(format_args!("  undo the rest alone: {undo} --keep-newer"));
+            } else {
+                context.say(format_args!("  undo it: {undo}"));
+            }
         }
     }
 }

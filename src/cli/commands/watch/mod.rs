@@ -4,7 +4,7 @@ mod install;
 mod status;
 mod stop;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
@@ -143,8 +143,8 @@ fn begin(args: &BeginArgs, store: &StoreArgs) -> Result<Watcher, CliError> {
 /// The directories that are meant, without symlinks.
 fn watched_paths(given: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
     if !given.is_empty() {
-        let real = given.iter().map(|path| sys::real_path(path));
-        let mut real = real.collect::<sys::Result<Vec<_>>>()?;
+        let real = given.iter().map(|path| real_path(path));
+        let mut real = real.collect::<Result<Vec<_>, CliError>>()?;
         real.sort();
         real.dedup();
         return Ok(real);
@@ -155,6 +155,21 @@ fn watched_paths(given: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
         let shown = Shown::path(&here).to_string();
         CliError::usage(format!("{shown} is no project: a home directory, or one of the system"))
             .with_hint(format!("name the directory: {NONO} watch PATH"))
+    })
+}
+
+/// A directory without symlinks. A single word that is none may be meant as a command.
+fn real_path(path: &Path) -> Result<PathBuf, CliError> {
+    sys::real_path(path).map_err(|error| {
+        let is_word = error.is_gone() && path.components().count() == 1;
+        let error = CliError::from(error);
+        match is_word {
+            true => error.with_hint(format!(
+                "a watcher begins with {NONO} watch [PATH]; its commands are {NONO} watch status, \
+                 stop and install"
+            )),
+            false => error,
+        }
     })
 }
 
