@@ -44,6 +44,18 @@ install_packages() {
     DEBIAN_FRONTEND=noninteractive as_root apt-get install -y -qq "$@" >/dev/null
 }
 
+# need_crate PROGRAM ROOT OPTION...: installs a tool that is written in Rust into ROOT/bin,
+# unoptimised: it is ready sooner. The options are for cargo.
+need_crate() {
+    local tool=$1 root=$2
+    shift 2
+    [ ! -x "$root/bin/$tool" ] || return 0
+    CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}/tools CARGO_PROFILE_DEV_DEBUG=0 \
+        cargo install --quiet --debug --locked --root "$root" "$@" "$tool"
+    # Without a feature that the program needs, cargo installs nothing and calls that done.
+    [ -x "$root/bin/$tool" ]
+}
+
 # fuse_is_usable: whether this user can mount.
 fuse_is_usable() {
     [ -r /dev/fuse ] && [ -w /dev/fuse ]

@@ -39,6 +39,7 @@ pub(super) const PAGES: &[BookPage] = pages![
     "remotes.md",
     "reference.md",
     "events.md",
+    "libraries.md",
     "archive.md",
     "format.md",
     "sandbox.md",

@@ -65,6 +65,12 @@ fn every_link_of_the_book_leads_to_a_page_or_a_picture_of_it_and_to_a_heading() 
         let dir = top().join(&page).parent().unwrap().to_owned();
         for link in links(&read(&page)) {
             let (file, heading) = link.split_once('#').unwrap_or((&link, ""));
+            // The book holds the documentation of the libraries, which `scripts/book` makes and checks.
+            if let Some(library) = file.strip_prefix("api/nono_") {
+                let library = library.strip_suffix("/index.html").unwrap();
+                assert!(top().join(library).join("src/lib.rs").is_file(), "{page}: {link}");
+                continue;
+            }
             let path = if file.is_empty() { top().join(&page) } else { dir.join(file) };
             let target: PathBuf = path.canonicalize().unwrap_or_else(|_| panic!("{page}: {link}"));
             assert!(target.starts_with(&docs), "{page} leads out of the book: {link}");
@@ -95,10 +101,12 @@ fn each_page_is_printed_by_help_in_lines_that_fit_but_for_code() {
             assert!(line.chars().count() <= 80 || is_one_word, "{page}: {line}");
             assert!(!line.contains("```") && !line.contains("]("), "{page}: {line}");
         }
-        // No word of the prose is lost.
+        // No word of the prose is lost; where a link leads is no prose.
+        let text =
+            links(&read(&page)).iter().fold(read(&page), |text, link| text.replace(link, ""));
         for word in ["nono", "store"] {
             let count = |text: &str| text.matches(word).count();
-            assert!(count(&shown) * 10 >= count(&read(&page)) * 9, "{page}: {word}");
+            assert!(count(&shown) * 10 >= count(&text) * 9, "{page}: {word}");
         }
     }
 }
