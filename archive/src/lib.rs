@@ -11,8 +11,8 @@
 //!
 //! Always true:
 //!
-//! - Memory is bounded by the number of directories and the longest of them, not by the number or
-//!   the sizes of files.
+//! - Memory is bounded by the number of directories and the longest of them, not by the sizes of
+//!   files. The index of an archive that is written takes thirteen bytes for each of its files.
 //! - Every byte that comes into the store is hashed, and named by a tree below the Merkle root.
 //! - A session or a snapshot appears complete or not at all. A session that is there is completed;
 //!   where its history is another one, nothing is changed.
@@ -20,6 +20,7 @@
 mod delta;
 mod encryption;
 mod error;
+mod frames;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;

@@ -191,6 +191,16 @@ impl Context {
         let _ = writeln!(self.stderr(), "nono: {}", text);
     }
 
+    /// As [`say`](Self::say), for threads that go on when the command is done.
+    pub(super) fn sayer(&self) -> impl Fn(std::fmt::Arguments<'_>) + Send + Sync + use<> {
+        let is_quiet = self.is_quiet;
+        move |text| {
+            if !is_quiet {
+                let _ = writeln!(io::stderr().lock(), "nono: {text}");
+            }
+        }
+    }
+
     /// Says what may surprise.
     pub(super) fn warn(&self, text: impl std::fmt::Display) {
         if self.is_quiet {

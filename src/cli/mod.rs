@@ -52,6 +52,8 @@ mod progress;
 mod questions;
 #[cfg(feature = "archive")]
 mod remote_copies;
+#[cfg(feature = "archive")]
+mod remote_view;
 pub mod render;
 mod repositories;
 mod restoring;
@@ -75,6 +77,7 @@ mod timeline;
 #[cfg(feature = "ui")]
 mod ui;
 mod unrecorded_changes;
+mod view_args;
 mod when;
 mod worktrees;
 

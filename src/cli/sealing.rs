@@ -2,6 +2,7 @@
 //! and what they are decrypted with.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -80,6 +81,8 @@ pub(super) struct Target {
     pub(super) address: Address,
     /// How new archives are encrypted; nothing for a place without a name.
     pub(super) encryption: Option<RemoteEncryption>,
+    /// The most bytes that a push sends in a second; nothing for a place without a name.
+    pub(super) limit_upload: Option<NonZeroU64>,
 }
 
 impl Target {
@@ -113,9 +116,10 @@ impl Target {
         let same = known
             .into_iter()
             .find(|remote| Address::parse(&remote.url).is_ok_and(|known| known == address));
+        let limit_upload = same.as_ref().and_then(|remote| remote.limit_upload);
         let encryption = same.map(|remote| remote.encryption);
         encryption.iter().try_for_each(refuse_private_keys)?;
-        Ok(Self { name: address.to_string(), address, encryption })
+        Ok(Self { name: address.to_string(), address, encryption, limit_upload })
     }
 
     /// Whether a word names a remote and not a session.
@@ -132,7 +136,8 @@ impl Target {
         let address = Address::parse(&remote.url).map_err(|error| {
             CliError::usage(format!("the remote {} in the configuration: {error}", remote.name))
         })?;
-        Ok(Self { name: remote.name, address, encryption: Some(remote.encryption) })
+        let NamedRemote { name, encryption, limit_upload, .. } = remote;
+        Ok(Self { name, address, encryption: Some(encryption), limit_upload })
     }
 
     /// The archives of sessions there, and of those that their chains go through; of none, all

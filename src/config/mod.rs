@@ -10,6 +10,7 @@
 //! - Every value knows where it came from.
 
 mod agent_state;
+mod byte_rate;
 mod containers;
 mod document;
 mod editing;
@@ -25,6 +26,7 @@ mod strict;
 use std::path::PathBuf;
 
 pub use agent_state::AgentState;
+pub use byte_rate::parse_byte_rate;
 pub use containers::{CONTAINERS_PREFIX, ContainerLimits};
 pub use document::ConfigError;
 pub use editing::ConfigFile;

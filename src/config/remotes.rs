@@ -4,11 +4,13 @@
 //! says nothing about encryption is not valid: what is recorded may be secret.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 
 use serde::Serialize;
 use toml_edit::{Array, DocumentMut, Item, Table, value};
 
+use super::byte_rate::parse_byte_rate;
 use super::document::{self, ConfigError};
 use super::nearest::nearest;
 use super::settings::{ConfigTable, FILE_NAME};
@@ -27,6 +29,7 @@ strict_table! {
         recipients: Vec<String>,
         passphrase_file: String,
         plaintext: bool,
+        limit_upload: String,
     }
 }
 
@@ -51,6 +54,9 @@ pub struct NamedRemote {
     pub url: String,
     /// How its archives are encrypted.
     pub encryption: RemoteEncryption,
+    /// The most bytes that a push sends in a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_upload: Option<NonZeroU64>,
 }
 
 /// The remotes of the configuration file, by name. A file that does not exist has none.
@@ -118,7 +124,12 @@ impl NamedRemote {
             }
             _ => return invalid("only one of recipients, passphrase_file and plaintext can be"),
         };
-        Ok(Self { name, url, encryption })
+        let limit_upload = match table.limit_upload.as_deref().map(parse_byte_rate) {
+            None => None,
+            Some(Ok(rate)) => Some(rate),
+            Some(Err(reason)) => return invalid(&format!("limit_upload: {reason}")),
+        };
+        Ok(Self { name, url, encryption, limit_upload })
     }
 }
 
@@ -164,6 +175,9 @@ impl ConfigFile {
                 table.insert("plaintext", value(true));
             }
         }
+        if let Some(rate) = remote.limit_upload {
+            table.insert("limit_upload", value(rate.to_string()));
+        }
         tables.insert(&remote.name, Item::Table(table));
         Ok(document.to_string())
     }
@@ -206,6 +220,7 @@ mod tests {
             name: "backup".to_owned(),
             url: "s3://b/x".to_owned(),
             encryption: RemoteEncryption::Recipients(vec!["age1x".to_owned()]),
+            limit_upload: None,
         };
         let after = file(before).with_remote(&remote).unwrap();
         assert_eq!(
@@ -230,6 +245,8 @@ mod tests {
             ("url = 'x'\nrecipients = ['a']\nplaintext = true", false),
             ("url = 'x'\npassphrase_file = '/f'", true),
             ("plaintext = true", false),
+            ("url = 'x'\nplaintext = true\nlimit_upload = '500K'", true),
+            ("url = 'x'\nplaintext = true\nlimit_upload = 'fast'", false),
         ] {
             let text = format!("[remotes.a]\n{table}\n");
             let checked = ConfigFile::check(std::path::Path::new("/c.toml"), &text);

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use tar::EntryType;
 
-pub(super) use self::stream::{AGE_MAGIC, of_age};
+pub(super) use self::stream::{AGE_MAGIC, MAX_WINDOW_LOG, of_age};
 use self::stream::{Contents, Member, Members};
 pub use self::verify::KnownStates;
 use super::delta::{DeltaEntry, DeltaManifest, DeltaStats, EntrySum, Reader};

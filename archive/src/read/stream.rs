@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use tar::{EntryType, Header};
 
+use super::super::frames::Frames;
 use super::super::write::header_of_document;
 use super::super::{ArchiveError, Identities};
 use nono_engine::pax::PaxRecords;
@@ -16,7 +17,7 @@ const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 /// The last bytes of the magic number of a frame that decompressors skip; `pzstd` begins with one.
 const SKIPPED_MAGIC: &[u8] = &[0x2a, 0x4d, 0x18];
 /// Largest window of the compression, as a power of two: 32 MiB.
-const MAX_WINDOW_LOG: u32 = 25;
+pub(crate) const MAX_WINDOW_LOG: u32 = 25;
 /// Longest PAX header, in bytes: attributes of one file.
 const MAX_PAX_BYTES: u64 = 4 << 20;
 const BLOCK_BYTES: usize = 512;
@@ -56,7 +57,7 @@ impl<R: Read> Read for Opened<R> {
 
 /// The members of an archive, one after the other.
 pub(super) struct Members<R: Read> {
-    source: zstd::Decoder<'static, BufReader<Opened<R>>>,
+    source: Frames<Opened<R>>,
     failed: Arc<AtomicBool>,
     pub(super) is_encrypted: bool,
     /// Bytes of the member that are not read yet, and of its last block behind them.
@@ -94,8 +95,7 @@ impl<R: Read> Members<R> {
         } else {
             return Err(ArchiveError::corrupt("it is neither encrypted with age nor compressed"));
         };
-        let mut source = zstd::Decoder::new(opened).map_err(ArchiveError::Read)?;
-        source.window_log_max(MAX_WINDOW_LOG).map_err(ArchiveError::Read)?;
+        let source = Frames::new(opened, MAX_WINDOW_LOG).map_err(ArchiveError::Read)?;
         let (header, strange) = (Vec::new(), None);
         Ok(Self { source, failed, is_encrypted, left: 0, padding: 0, header, strange })
     }

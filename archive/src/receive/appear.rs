@@ -1,6 +1,6 @@
 //! Received snapshots become visible: a new session under its name, or more snapshots of one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeBounds;
 use std::path::{Path, PathBuf};
 
@@ -44,6 +44,25 @@ impl Receiver<'_> {
             bytes_written: self.bytes_written,
             uses_unread: self.needs.here() > 0,
         })
+    }
+
+    /// Makes the session from manifests alone, with the snapshots in `held`. Their objects are not
+    /// there: the store has an origin that gives them.
+    pub(crate) fn show(
+        mut self,
+        facts: SessionMetadata,
+        manifests: &BTreeMap<u64, Vec<u8>>,
+        held: &[u64],
+    ) -> Result<(), ArchiveError> {
+        let last = held.last().copied().unwrap_or(0);
+        for (number, bytes) in manifests {
+            self.add_manifest(*number, bytes, *number)?;
+        }
+        if let Some(number) = (0..=last).find(|number| !self.manifests.has(*number)) {
+            return Err(ArchiveError::corrupt(format!("no manifest of snapshot {number}")));
+        }
+        (self.facts, self.held) = (Some(facts), held.to_vec());
+        self.make(last, None)
     }
 
     /// Puts manifests that came in the place of lost ones. Their hashes are those that the session

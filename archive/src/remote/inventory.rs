@@ -4,8 +4,14 @@
 //! `PARENT/needed-by-CHILD`, stored before the delta. So a cleanup of one session finds the
 //! sessions that need it without a list of the whole remote. A reference says where to look, never
 //! what is needed: the names of the archives decide.
+//!
+//! A cleanup leaves a mark in the folder of each session before it looks a last time at what others
+//! need, and removes nothing but what it finds free then. A push looks for the mark after it stored
+//! a delta, and does not rely on a parent that has one. So of a push and a cleanup at once, one
+//! sees the other.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
 
 use super::archives::Archives;
 use super::error::RemoteError;
@@ -18,6 +24,8 @@ use nono_engine::progress::Progress;
 const LEAST_BYTES: u64 = 64;
 /// Begins the name of a reference.
 const NEEDED_BY: &str = "needed-by-";
+/// The name of the mark of a cleanup.
+const CLEANUP_BEGUN: &str = "cleanup-begun";
 /// Most sessions that are listed for the chains of others. Archives beyond them count as missing:
 /// names of a hostile place may go on for ever.
 pub(super) const MAX_LISTED: usize = 24;
@@ -29,6 +37,8 @@ pub struct Inventory {
     pub archives: Archives,
     /// By session, the sessions that may have archives which depend on its archives.
     pub needed_by: BTreeMap<String, BTreeSet<String>>,
+    /// Sessions from which a cleanup removes archives now, or did when it was killed.
+    pub being_cleaned: BTreeSet<String>,
     /// Names that are no archives.
     pub foreign: Vec<String>,
     /// Names of archives that are too short to be some. They count as missing.
@@ -52,6 +62,12 @@ impl Inventory {
             if let Some((session, child)) = parse_reference(&key) {
                 let needed_by = inventory.needed_by.entry(session.to_owned()).or_default();
                 needed_by.insert(child.to_owned());
+                continue;
+            }
+            if let Some(session) =
+                key.strip_suffix(CLEANUP_BEGUN).and_then(|it| it.strip_suffix('/'))
+            {
+                inventory.being_cleaned.insert(session.to_owned());
                 continue;
             }
             match key.parse::<ArchiveName>() {
@@ -81,7 +97,7 @@ impl Inventory {
 
     /// Lists sessions, those on whose archives theirs depend, and those whose archives depend on
     /// theirs. One request for each session; where too many depend on one, the whole place is
-    /// listed.
+    /// listed. So is a directory, which costs no requests: a reference may be lost.
     ///
     /// # Errors
     /// When the place cannot be read.
@@ -90,6 +106,9 @@ impl Inventory {
         sessions: &BTreeSet<String>,
         progress: &dyn Progress,
     ) -> Result<Self, RemoteError> {
+        if place.lists_without_requests() {
+            return Ok(Self::of(place.list("", progress)?));
+        }
         let mut inventory = Self::of_sessions(place, sessions, progress)?;
         for session in sessions {
             let children = inventory.needed_by.get(session).cloned().unwrap_or_default();
@@ -138,11 +157,21 @@ impl Inventory {
     }
 
     fn add(&mut self, other: Self) {
-        let Self { archives, needed_by, foreign, cut_off, unencrypted, linked, listed } = other;
+        let Self {
+            archives,
+            needed_by,
+            being_cleaned,
+            foreign,
+            cut_off,
+            unencrypted,
+            linked,
+            listed,
+        } = other;
         for (name, size_bytes) in archives.all() {
             self.archives.insert(name.clone(), size_bytes);
         }
         self.needed_by.extend(needed_by);
+        self.being_cleaned.extend(being_cleaned);
         self.foreign.extend(foreign);
         self.cut_off.extend(cut_off);
         self.unencrypted.extend(unencrypted);
@@ -194,6 +223,37 @@ impl Inventory {
     }
 }
 
+/// Leaves the marks of a cleanup in the folders of sessions.
+///
+/// # Errors
+/// As the place answers.
+pub fn begin_cleanup(
+    place: &Place,
+    sessions: &BTreeSet<&str>,
+    progress: &dyn Progress,
+) -> Result<(), RemoteError> {
+    for session in sessions {
+        let mut write = |out: &mut dyn Write| out.write_all(b"a cleanup removes archives here\n");
+        // The one of a cleanup that was killed does as well.
+        place.put_new(&format!("{session}/{CLEANUP_BEGUN}"), &mut write, progress)?;
+    }
+    Ok(())
+}
+
+/// Takes the marks of a cleanup away.
+///
+/// # Errors
+/// As the place answers.
+pub fn end_cleanup(
+    place: &Place,
+    sessions: &BTreeSet<&str>,
+    progress: &dyn Progress,
+) -> Result<(), RemoteError> {
+    sessions
+        .iter()
+        .try_for_each(|session| place.remove(&format!("{session}/{CLEANUP_BEGUN}"), progress))
+}
+
 /// The name of the reference that archives of `child` depend on some of `session`.
 pub(super) fn reference(session: &str, child: &str) -> String {
     format!("{session}/{NEEDED_BY}{child}")
@@ -221,6 +281,7 @@ mod tests {
             ("s/needed-by-s", 9),
             ("s/needed-by-../t", 9),
             ("s/notes", 9),
+            ("s/cleanup-begun", 9),
             (KEY_NAME, 99),
         ];
         let stored = |(key, size_bytes): (&str, u64)| Stored { key: key.to_owned(), size_bytes };
@@ -229,6 +290,7 @@ mod tests {
         assert_eq!(names, ["s/0-full.tar.zst.age"]);
         assert_eq!(found.needed_by, [("s".to_owned(), ["t".to_owned()].into())].into());
         assert_eq!(found.foreign, ["s/needed-by-s", "s/needed-by-../t", "s/notes"]);
+        assert_eq!(found.being_cleaned, ["s".to_owned()].into());
         assert_eq!(found.cut_off.len(), 1);
         assert_eq!(found.unencrypted, ["s/2-full.tar.zst"]);
         assert_eq!(reference("s", "t"), "s/needed-by-t");

@@ -26,6 +26,7 @@ mod mend;
 mod place;
 mod pull;
 mod push;
+mod ranges;
 mod relatives;
 mod transfer;
 mod uploads;
@@ -39,8 +40,9 @@ pub use error::RemoteError;
 pub use failures::{
     PushFailure, forget_failure, note_begin, note_failure, push_failures, unpushed,
 };
-pub use inventory::Inventory;
+pub use inventory::{Inventory, begin_cleanup, end_cleanup};
 pub use mend::prove;
 pub use place::{Place, Source, Stored, fetch};
 pub use pull::{NotPulled, PullReport, pull};
 pub use push::{PushOutcome, PushRequest, PushedSnapshot, push, snapshots_to_push};
+pub use ranges::Window;

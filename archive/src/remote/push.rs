@@ -307,7 +307,8 @@ impl Pushing<'_> {
         if !needed_by.is_some_and(|children| children.contains(child.session())) {
             self.refer(parent, child)?;
         }
-        Ok(self.inventory.archives.chain(parent).is_ok() && self.is_same(parent)?)
+        let stays = !self.inventory.being_cleaned.contains(parent.session());
+        Ok(stays && self.inventory.archives.chain(parent).is_ok() && self.is_same(parent)?)
     }
 
     /// Notes in the folder of a parent's session that another one depends on it.
@@ -419,6 +420,10 @@ impl Pushing<'_> {
         }
         let children = listed.needed_by.remove(session).unwrap_or_default();
         self.inventory.needed_by.insert(session.to_owned(), children);
+        match listed.being_cleaned.contains(session) {
+            true => self.inventory.being_cleaned.insert(session.to_owned()),
+            false => self.inventory.being_cleaned.remove(session),
+        };
         self.inventory.archives.replace(session, listed.archives);
         self.listed.insert(session.to_owned());
         Ok(())

@@ -137,7 +137,8 @@ impl Pushing<'_> {
         let Self { inventory, histories, .. } = self;
         let archives = &inventory.archives;
         let mut found: Vec<(ContentHash, Parent)> = Vec::new();
-        for session in archives.sessions().into_iter().rev().filter(|it| *it != id.session()) {
+        let is_sure = |it: &&str| *it != id.session() && !inventory.being_cleaned.contains(*it);
+        for session in archives.sessions().into_iter().rev().filter(is_sure) {
             let Some(history) = histories.get(session) else { continue };
             let numbers = archives.numbers(session);
             // The newest state, and the oldest ones: these have the shortest chains.

@@ -11,7 +11,7 @@ const MAX_NAME_BYTES: usize = 100;
 /// Largest owner in a plain header.
 const MAX_PLAIN_ID: u32 = 0o7_777_777;
 /// Largest length in a plain header.
-const MAX_PLAIN_SIZE: u64 = 0o77_777_777_777;
+pub(super) const MAX_PLAIN_SIZE: u64 = 0o77_777_777_777;
 const BLOCK_BYTES: u64 = 512;
 
 /// Writes a tar file.

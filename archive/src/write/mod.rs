@@ -14,18 +14,18 @@ mod walk;
 use std::io::{self, Write};
 
 use serde::Serialize;
-use zstd::zstd_safe::CParameter;
 
 use self::contents::{Contents, File};
 pub(crate) use self::document::each_entry;
 use self::document::{Document, Lines, State, entry_of};
 pub(crate) use self::files::{FileMember, Files};
-use self::members::Members;
+use self::members::{MAX_PLAIN_SIZE, Members};
 pub(crate) use self::members::{header_of, header_of_document};
 use self::objects::Objects;
 use self::pipe::{Pipe, through_pipe};
 pub(crate) use self::walk::{Walk, asking};
 use super::delta::{DeltaEntryType, DeltaStats};
+use super::frames::{MAX_FRAME_BYTES, OBJECT_FRAME_BYTES};
 use super::limits::check_document;
 use super::name::{ArchiveId, ArchiveKind, ArchiveName};
 use super::read::MAX_OBJECT_BYTES;
@@ -40,8 +40,6 @@ use nono_engine::snapshot::{LoadedManifest, SessionDir};
 use nono_engine::store::{LocalStore, MAX_TREE_BYTES, ObjectSource, ReadLock};
 use nono_engine::sys;
 
-/// Bytes that a thread compresses at once. Several times as much is in memory for each thread.
-const JOB_BYTES: u32 = 2 << 20;
 /// Begins the path of every file.
 const FILES: &[u8] = b"files/";
 /// Bytes of a changed file beside its contents: headers and lines.
@@ -243,14 +241,9 @@ impl ArchivePlan {
     ) -> Result<ArchiveReport, ArchiveError> {
         let written = ArchiveError::Write;
         let counted = Counted { out, bytes: 0 };
-        let sealed = encryption.wrap(self.snapshot.hash, counted).map_err(written)?;
-        let mut zstd = zstd::Encoder::new(sealed, LEVEL).map_err(written)?;
-        zstd.include_checksum(true).map_err(written)?;
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
-        zstd.multithread(threads as u32).map_err(written)?;
-        zstd.set_parameter(CParameter::JobSize(JOB_BYTES)).map_err(written)?;
-        through_pipe(|pipe| self.write_members(pipe, progress), &mut zstd)?;
-        let mut counted = zstd.finish().and_then(|sealed| sealed.finish()).map_err(written)?;
+        let mut sealed = encryption.wrap(self.snapshot.hash, counted).map_err(written)?;
+        through_pipe(|pipe| self.write_members(pipe, progress), &mut sealed)?;
+        let mut counted = sealed.finish().map_err(written)?;
         counted.out.flush().map_err(written)?;
         Ok(ArchiveReport {
             id: self.id.clone(),
@@ -277,9 +270,9 @@ impl ArchivePlan {
         Ok(())
     }
 
-    fn write_meta<W: Write>(
+    fn write_meta(
         &self,
-        members: &mut Members<W>,
+        members: &mut Members<&mut Pipe>,
         progress: &dyn Progress,
     ) -> Result<(), ArchiveError> {
         let written = ArchiveError::Write;
@@ -292,6 +285,8 @@ impl ArchivePlan {
         members.document("meta/session.json", &read(layout::MANIFEST)?).map_err(written)?;
         let own = read(&layout::snapshot_manifest(self.id.number()))?;
         members.document("meta/snapshot.json", &own).map_err(written)?;
+        // A reader of ranges begins with these two, and passes over what follows.
+        members.out.begin_frames(MAX_FRAME_BYTES).map_err(written)?;
         let document = Document {
             store: &self.store,
             merkle_root: self.snapshot.manifest.merkle_root,
@@ -308,6 +303,7 @@ impl ArchivePlan {
         members.begin_document("meta/delta-manifest.json", size).map_err(written)?;
         document.write(&mut members.out)?;
         members.end(size).map_err(written)?;
+        members.out.begin_frames(OBJECT_FRAME_BYTES).map_err(written)?;
 
         // Snapshots before it that the parent's archive does not have: of another session, all.
         let first = match &self.delta {
@@ -324,7 +320,7 @@ impl ArchivePlan {
             let name = layout::snapshot_manifest(number);
             if number < self.id.number() {
                 let path = format!("meta/snapshots/{number}.json");
-                members.document(&path, &read(&name)?).map_err(written)?;
+                write_object(members, &path, &read(&name)?)?;
             }
             if let Some(root) = self.session.manifest(number)?.manifest.ignore_files {
                 objects.visit(&self.store, root, true)?;
@@ -341,14 +337,14 @@ impl ArchivePlan {
                     ),
                 });
             }
-            members.document(&format!("meta/objects/{hash}"), &bytes).map_err(written)?;
+            write_object(members, &format!("meta/objects/{hash}"), &bytes)?;
         }
-        Ok(())
+        members.out.begin_frames(MAX_FRAME_BYTES).map_err(written)
     }
 
-    fn write_files<W: Write>(
+    fn write_files(
         &self,
-        members: &mut Members<W>,
+        members: &mut Members<&mut Pipe>,
         progress: &dyn Progress,
     ) -> Result<(), ArchiveError> {
         let written = ArchiveError::Write;
@@ -359,10 +355,17 @@ impl ArchivePlan {
         let none = Attributes::default();
         for file in Files::new(&self.store, parent_root, root, &links, progress)? {
             let file = file?;
+            if let (true, Node::File { size, .. }) = (file.has_contents(), &file.state.node) {
+                members.out.keep_together(size.saturating_add(ENTRY_BYTES)).map_err(written)?;
+            }
             members.begin(&file.member(&none)).map_err(written)?;
             if let (true, Node::File { hash, size, midstates }) =
                 (file.has_contents(), &file.state.node)
             {
+                // The header has no room for a greater length.
+                if *size <= MAX_PLAIN_SIZE {
+                    members.out.note(hash);
+                }
                 let path = &file.path[FILES.len()..];
                 let file = File { path, hash: *hash, size: *size, midstates };
                 contents.copy(&file, &mut members.out)?;
@@ -371,6 +374,20 @@ impl ArchivePlan {
         }
         Ok(())
     }
+}
+
+/// Writes a whole member of `meta/` that a reader finds by its hash.
+fn write_object(
+    members: &mut Members<&mut Pipe>,
+    path: &str,
+    bytes: &[u8],
+) -> Result<(), ArchiveError> {
+    let written = ArchiveError::Write;
+    let size = bytes.len() as u64;
+    members.out.keep_together(size.saturating_add(ENTRY_BYTES)).map_err(written)?;
+    members.begin_document(path, size).map_err(written)?;
+    members.out.note(&ContentHash::of(bytes));
+    members.out.write_all(bytes).and_then(|()| members.end(size)).map_err(written)
 }
 
 /// Another session of the same store; `None` if there is none.

@@ -22,6 +22,7 @@ use super::key::SessionKey;
 use super::{BY_PROJECT, LATEST};
 use crate::layout;
 use crate::snapshot::{Recency, SessionDir, SessionOrigin};
+use crate::store::show_session;
 use crate::sys::{self, Dir, FileKind, FileSystemSpace, FileTime, Stat};
 
 /// Sessions whose manifests are remembered.
@@ -130,6 +131,7 @@ impl Sessions {
     pub(super) fn find(&self, id: &[u8]) -> io::Result<Option<Session>> {
         let Some(id) = session_id(id) else { return Ok(None) };
         for (root, path) in self.roots.iter().enumerate() {
+            show_session(&path.join(id));
             let dir = match Dir::open(path) {
                 Ok(dir) => dir,
                 Err(error) if error.is_gone() => continue,
@@ -231,6 +233,7 @@ impl Sessions {
 
     /// Numbers of the snapshots of a session, ascending.
     pub(super) fn numbers(&self, session: &SessionKey) -> io::Result<Vec<u64>> {
+        show_session(&self.path(session));
         let dir = SessionDir::open(&self.path(session)).map_err(from_manifest)?;
         let numbers = dir.snapshot_numbers().map_err(from_manifest)?;
         if numbers.is_empty() && self.written(session, 0).is_ok() {

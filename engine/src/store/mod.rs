@@ -28,6 +28,7 @@ mod listing;
 mod local;
 mod memory;
 mod object_file;
+mod origin;
 mod overlay;
 mod own;
 mod packs;
@@ -55,6 +56,9 @@ pub use listing::FoundObject;
 pub use local::LocalStore;
 pub use memory::MemoryStore;
 pub use object_file::ObjectFile;
+#[cfg(feature = "mount")]
+pub(crate) use origin::show_session;
+pub use origin::{Origin, OriginError, set_origin};
 pub use overlay::OverlayStore;
 pub(crate) use own::MAX_OWN;
 #[cfg(test)]
@@ -141,6 +145,14 @@ pub enum StoreError {
         /// Where it is.
         path: PathBuf,
     },
+    /// An object that is not here could not be had from the place that has it.
+    #[error("object {hash} does not come from its remote: {reason}")]
+    NotFetched {
+        /// Name of the object.
+        hash: ContentHash,
+        /// The answer of the place.
+        reason: String,
+    },
     /// A file system call on the store failed.
     #[error(transparent)]
     Io(#[from] sys::Error),
@@ -162,6 +174,7 @@ impl StoreError {
             Self::NewerPack { .. }
             | Self::NewerFormat { .. }
             | Self::OtherFormat { .. }
+            | Self::NotFetched { .. }
             | Self::Io(_)
             | Self::Cancelled => false,
         }

@@ -14,6 +14,7 @@ use crate::cli::error::CliError;
 use crate::cli::offer::NONO;
 use crate::cli::restoring::resolve;
 use crate::cli::state_at::{self, Meant};
+use crate::cli::view_args::{ViewArgs, Viewed};
 use crate::cli::when::{When, when};
 use nono_engine::session::{Purpose, SnapshotId};
 use nono_engine::snapshot::{SessionDir, SnapshotManager};
@@ -24,8 +25,8 @@ const CHUNK_BYTES: usize = 256 * 1024;
 /// Arguments of `nono cat`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct CatArgs {
-    /// A snapshot; without /N it is the baseline. A file alone means the version that
-    /// stood before what is there now, or else what is there now
+    /// A snapshot; without /N it is the baseline. NAME:ID[/N] is one of a remote. A file alone
+    /// means the version that stood before what is there now, or else what is there now
     #[arg(value_name = "ID[/N] | PATH", allow_negative_numbers = true)]
     word: OsString,
     /// A file in it
@@ -34,10 +35,15 @@ pub(in crate::cli) struct CatArgs {
     /// The file alone is printed as it was at this time: 12:00, yesterday, "2h ago"
     #[arg(long, value_name = "TIME", value_parser = when, conflicts_with = "path")]
     at: Option<When>,
+    // A heading is that of all that follows.
+    #[command(flatten)]
+    view: ViewArgs,
 }
 
 pub(in crate::cli) fn run(args: &CatArgs, store: &StoreArgs, context: &Context) -> Outcome {
-    let catalog = store.catalog()?;
+    let Viewed { catalog, words, .. } =
+        args.view.view(std::slice::from_ref(&args.word), store, context)?;
+    let word = words.first().unwrap_or(&args.word);
     let mut is_complete = true;
     let roots_of = |session: &SessionDir| -> Result<Vec<PathBuf>, CliError> {
         let roots = SnapshotManager::open(session.path())?.roots().to_vec();
@@ -52,7 +58,7 @@ pub(in crate::cli) fn run(args: &CatArgs, store: &StoreArgs, context: &Context) 
             (session, number, path)
         }
         (None, Some(path)) => {
-            let text = args.word.to_string_lossy();
+            let text = word.to_string_lossy();
             let Ok(id) = text.parse::<SnapshotId>();
             let (session, number) = catalog.find_snapshot_from(&id, Purpose::Looking)?;
             let path = resolve(path, &roots_of(&session)?)?;

@@ -22,6 +22,7 @@ use crate::cli::render::{
     write_stat, write_word_diff,
 };
 use crate::cli::repositories::Repositories;
+use crate::cli::view_args::{ViewArgs, Viewed};
 use crate::cli::when::{When, when};
 use nono_engine::byte_path;
 use nono_engine::counted::counted;
@@ -42,8 +43,8 @@ pub(in crate::cli) struct DiffArgs {
     /// The older state (ID, ID/N or `now`), the newer one, and paths to which it is limited. A
     /// single session is compared from its baseline to its last snapshot, or with now while it is
     /// at work and after it was killed; ID#N is what that step changed. A file alone is compared
-    /// from its earlier version [default: the last session; with a single
-    /// snapshot so far, compared with now]
+    /// from its earlier version. NAME:ID[/N] is a state of a remote [default: the last session;
+    /// with a single snapshot so far, compared with now]
     #[arg(value_name = "A [B] | PATH", allow_negative_numbers = true)]
     words: Vec<OsString>,
     /// Only these paths, also where they look like an id
@@ -85,6 +86,9 @@ pub(in crate::cli) struct DiffArgs {
     /// Print the changed paths as JSON
     #[arg(long, conflicts_with = "style")]
     json: bool,
+    // A heading is that of all that follows.
+    #[command(flatten)]
+    view: ViewArgs,
 }
 
 #[derive(Serialize)]
@@ -160,8 +164,8 @@ pub(in crate::cli) enum DiffStyle {
 }
 
 pub(in crate::cli) fn run(args: &DiffArgs, store: &StoreArgs, context: &Context) -> Outcome {
-    let catalog = store.catalog()?;
-    let words = Words::of(&args.words, &args.paths, &catalog)?;
+    let Viewed { catalog, words, .. } = args.view.view(&args.words, store, context)?;
+    let words = Words::of(&words, &args.paths, &catalog)?;
     let asked = Asked { words, at: args.at.as_ref(), is_for_program: args.json };
     compared(asked, &catalog, context, |compared, is_complete| {
         if args.json {

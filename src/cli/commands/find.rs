@@ -1,5 +1,6 @@
 //! `nono find`: paths in snapshots, by a glob.
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +16,7 @@ use crate::cli::offer::NONO;
 use crate::cli::past::{Past, name_damaged, typed_here};
 use crate::cli::render::{byte_size, relative_time};
 use crate::cli::shell_word::shell_word;
+use crate::cli::view_args::{ViewArgs, Viewed};
 use nono_engine::history::{Found, PathGlob, Place, find};
 use nono_engine::object::{ContentHash, Node};
 use nono_engine::path_text::{Shown, serde_path, to_path};
@@ -27,15 +29,18 @@ pub(in crate::cli) struct FindArgs {
     /// A name (*.rs), or a path with a / in it (src/**/*.rs)
     #[arg(value_name = "GLOB")]
     glob: String,
-    /// Look into this session alone
+    /// Look into this session alone; NAME:ID is one of a remote
     #[arg(long, value_name = "ID", conflicts_with = "all")]
-    session: Option<String>,
+    session: Option<OsString>,
     /// Look into all sessions of the store [default: the sessions here]
     #[arg(long)]
     all: bool,
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
+    // A heading is that of all that follows.
+    #[command(flatten)]
+    view: ViewArgs,
 }
 
 #[derive(Serialize)]
@@ -59,13 +64,13 @@ struct Report {
 }
 
 pub(in crate::cli) fn run(args: &FindArgs, store: &StoreArgs, context: &Context) -> Outcome {
-    let catalog = store.catalog()?;
+    let session = args.session.as_ref().map_or(&[][..], std::slice::from_ref);
+    let Viewed { catalog, words, .. } = args.view.view(session, store, context)?;
     let current_dir = sys::current_dir()?;
     let glob = PathGlob::new(&args.glob, &current_dir)?;
-    let only = args
-        .session
-        .as_ref()
-        .map(|id| catalog.find_from(id, Purpose::Looking))
+    let only = words
+        .first()
+        .map(|id| catalog.find_from(&id.to_string_lossy(), Purpose::Looking))
         .transpose()?
         .map(|one| one.id());
     let past = Past::of(&catalog, |summary: &SessionSummary| match &only {

@@ -20,6 +20,10 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::mount_guard;
 use crate::cli::offer::NONO;
+#[cfg(feature = "archive")]
+use crate::cli::remote_view;
+#[cfg(feature = "archive")]
+use crate::cli::sealing::{Target, UnsealArgs};
 use crate::cli::signals::{self, Taken};
 use nono_engine::browse::{self, BrowseError, Scope, StoreTree};
 use nono_engine::path_text::{Shown, serde_path};
@@ -56,6 +60,14 @@ pub(in crate::cli) struct MountArgs {
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
+    /// Show the sessions of this remote; nothing is pulled before it is read
+    #[cfg(feature = "archive")]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["path", "status"])]
+    remote: Option<String>,
+    // A heading is that of all that follows.
+    #[cfg(feature = "archive")]
+    #[command(flatten)]
+    unseal: UnsealArgs,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -70,6 +82,17 @@ enum OwnerArg {
 impl MountArgs {
     pub(in crate::cli) fn needs_store(&self) -> bool {
         !self.status
+    }
+
+    /// The store that is shown: that of a remote, with its words, or the one here.
+    fn catalog(&self, store: &StoreArgs) -> Result<(Catalog, Option<String>), CliError> {
+        #[cfg(feature = "archive")]
+        if let Some(remote) = &self.remote {
+            let target = Target::find(Some(remote))?;
+            let words = format!("remote {}", target.name);
+            return Ok((Catalog::new(remote_view::root_of(&target)?, []), Some(words)));
+        }
+        Ok((store.catalog()?, None))
     }
 }
 
@@ -149,7 +172,8 @@ pub(in crate::cli) fn run(args: &MountArgs, store: &StoreArgs, context: &Context
         return status(args.json, context);
     }
     if background::is_background() {
-        let begun = begin(args, store).and_then(|begun| background::detach().map(|()| begun));
+        let begun =
+            begin(args, store, context).and_then(|begun| background::detach().map(|()| begun));
         return match begun {
             Ok(begun) => {
                 background::announce_ready(&begun.report);
@@ -162,7 +186,7 @@ pub(in crate::cli) fn run(args: &MountArgs, store: &StoreArgs, context: &Context
         };
     }
     if args.foreground {
-        let begun = begin(args, store)?;
+        let begun = begin(args, store, context)?;
         report(&begun.report, args.json, context)?;
         context.say("Ctrl-C unmounts");
         return begun.serve(context);
@@ -216,13 +240,15 @@ struct Wanted {
 
 impl Wanted {
     fn of(args: &MountArgs, store: &StoreArgs) -> Result<Self, CliError> {
-        let catalog = store.catalog()?;
+        let (catalog, remote) = args.catalog(store)?;
         let directory = match &args.directory {
             Some(directory) => directory.clone(),
             None => default_directory()?,
         };
         refuse_store(&directory, catalog.roots())?;
         let (scope, session) = match (&args.session, &args.path) {
+            // Its name is in the store only when the remote was listed.
+            (Some(id), _) if remote.is_some() => (Scope::Session(id.clone()), Some(id.clone())),
             (Some(id), _) => {
                 let id = catalog.find_from(id, Purpose::Looking)?.id();
                 (Scope::Session(id.clone()), Some(id))
@@ -232,7 +258,8 @@ impl Wanted {
         };
         let shown = |path: &Path| Shown::path(&absolute(path)).to_string();
         let path = args.path.as_deref().map(shown);
-        let shows = Shows { root: shown(catalog.root()), session, path };
+        let root = remote.unwrap_or_else(|| shown(catalog.root()));
+        let shows = Shows { root, session, path };
         Ok(Self { catalog, directory, scope, shows })
     }
 
@@ -248,7 +275,13 @@ impl Wanted {
     }
 }
 
-fn begin(args: &MountArgs, store: &StoreArgs) -> Result<Begun, CliError> {
+fn begin(args: &MountArgs, store: &StoreArgs, context: &Context) -> Result<Begun, CliError> {
+    #[cfg(feature = "archive")]
+    if let Some(remote) = &args.remote {
+        remote_view::open_all(&Target::find(Some(remote))?, &args.unseal, context)?;
+    }
+    #[cfg(not(feature = "archive"))]
+    let _ = context;
     let Wanted { catalog, directory, scope, shows } = Wanted::of(args, store)?;
     let tree = StoreTree::new(catalog.roots(), &scope)?;
     let options = MountOptions {

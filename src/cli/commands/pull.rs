@@ -33,8 +33,8 @@ pub(in crate::cli) struct PullArgs {
     /// ID/N. Or archives: files, or the URL of one
     #[arg(value_name = "REMOTE|ID")]
     words: Vec<String>,
-    /// Copy the state into this directory, too: the named snapshot, or the newest one of the
-    /// session
+    /// Copy the state into this directory, too: the named snapshot, or the newest one that the
+    /// session left
     #[arg(long, value_name = "DIR", conflicts_with = "all")]
     to: Option<PathBuf>,
     /// Pull all sessions of the remote
@@ -78,7 +78,7 @@ struct Failed {
 }
 
 /// Sessions, each with the wanted snapshots; none for all of them.
-type Wanted = BTreeMap<String, Option<BTreeSet<u64>>>;
+pub(in crate::cli) type Wanted = BTreeMap<String, Option<BTreeSet<u64>>>;
 
 pub(in crate::cli) fn run(args: &PullArgs, store: &StoreArgs, context: &Context) -> Outcome {
     let catalog = store.catalog()?;
@@ -114,11 +114,7 @@ fn import_archives(
     if !args.json {
         tell_imported(&sessions, context);
     }
-    let numbers = |received: &ReceiveReport| {
-        let all = received.snapshots.iter().chain(&received.already_here);
-        (received.session_id.clone(), all.max().copied())
-    };
-    let states = sessions.iter().map(numbers).collect();
+    let states = sessions.iter().map(|received| states_of(received, &Wanted::new())).collect();
     let copy = copy(args, states, catalog, context)?;
     if args.json {
         context.json(&Imported { sessions, copy })?;
@@ -127,21 +123,32 @@ fn import_archives(
     copy.map_or(Ok(0), |copy| print_copy(&copy, false, context))
 }
 
-/// Copies the state of the one session of a pull, if it is to be copied.
+/// A session, and the numbers of its snapshots that were asked for.
+type States = (String, Vec<u64>);
+
+/// Copies the state of the one session of a pull, if it is to be copied: the newest one that the
+/// session left. A snapshot that a restore took is no such state, so it is copied only where it is
+/// the one that was asked for.
 fn copy(
     args: &PullArgs,
-    mut states: Vec<(String, Option<u64>)>,
+    mut states: Vec<States>,
     catalog: &Catalog,
     context: &Context,
 ) -> Result<Option<CopyReport>, CliError> {
     let Some(to) = &args.to else { return Ok(None) };
-    match (states.pop(), states.is_empty()) {
-        (Some((id, Some(number))), true) => {
-            Ok(Some(copy_state(&catalog.find(&id)?, number, to, context)?))
+    let (id, numbers) = match (states.pop(), states.is_empty()) {
+        (Some(one), true) => one,
+        (Some(_), false) => {
+            return Err(CliError::usage("--to takes the state of one session: name one"));
         }
-        (Some(_), false) => Err(CliError::usage("--to takes the state of one session: name one")),
-        (Some((_, None)) | None, _) => Err(CliError::failed("there is no state to copy")),
-    }
+        (None, _) => return Err(CliError::failed("there is no state to copy")),
+    };
+    let session = catalog.find(&id)?;
+    let taken_by_restores = session.metadata()?.safety_snapshots;
+    let left = numbers.iter().filter(|number| !taken_by_restores.contains(number)).max();
+    let number = left.or_else(|| numbers.iter().max());
+    let number = number.ok_or_else(|| CliError::failed("there is no state to copy"))?;
+    Ok(Some(copy_state(&session, *number, to, context)?))
 }
 
 /// Pulls sessions or snapshots from a remote.
@@ -205,7 +212,7 @@ fn pull_from(
         && report.failed.is_empty()
         && report.sessions.iter().all(|it| it.not_pulled.is_empty() && it.is_verified);
     if !report.sessions.is_empty() {
-        let states = report.sessions.iter().map(|it| newest_of(&it.received, &wanted)).collect();
+        let states = report.sessions.iter().map(|it| states_of(&it.received, &wanted)).collect();
         report.copy = copy(args, states, catalog, context)?;
     }
     if args.json {
@@ -264,13 +271,12 @@ impl Pulling<'_> {
     }
 }
 
-/// A session, and the number of its newest snapshot that was asked for.
-fn newest_of(received: &ReceiveReport, wanted: &Wanted) -> (String, Option<u64>) {
+fn states_of(received: &ReceiveReport, wanted: &Wanted) -> States {
     let id = &received.session_id;
     let asked = wanted.get(id).and_then(Option::as_ref);
     let is_asked = |number: &&u64| asked.is_none_or(|asked| asked.contains(number));
     let all = received.snapshots.iter().chain(&received.already_here);
-    (id.clone(), all.filter(is_asked).max().copied())
+    (id.clone(), all.filter(is_asked).copied().collect())
 }
 
 /// Names what is none of the remote's, or cannot be read. Returns whether all was read.
@@ -290,7 +296,7 @@ fn warn_of_unread(inventory: &Inventory, all: bool, context: &Context) -> bool {
 
 /// The archives of these sessions and of those that they depend on; all archives for no id, or for
 /// an id that is no whole one.
-fn inventory(
+pub(in crate::cli) fn inventory(
     ids: &[String],
     target: &Target,
     place: &Place,
@@ -309,7 +315,11 @@ fn inventory(
 }
 
 /// The sessions that ids, or beginnings of ids, mean at a remote.
-fn wanted(ids: &[String], inventory: &Inventory, target: &Target) -> Result<Wanted, CliError> {
+pub(in crate::cli) fn wanted(
+    ids: &[String],
+    inventory: &Inventory,
+    target: &Target,
+) -> Result<Wanted, CliError> {
     let mut wanted = Wanted::new();
     let known = inventory.session_ids();
     for text in ids {

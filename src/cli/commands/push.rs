@@ -18,9 +18,9 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
-use crate::cli::render::{byte_size, parse_byte_rate, size_and_rate};
+use crate::cli::render::{byte_size, size_and_rate};
 use crate::cli::sealing::{SealArgs, Target, encryption_of, encryption_words};
-use crate::config::is_remote_name;
+use crate::config::{is_remote_name, parse_byte_rate};
 use nono_archive::remote::{
     Address, PushFailure, PushOutcome, PushRequest, PushedSnapshot, RemoteError, forget_failure,
     note_begin, note_failure, push, snapshots_to_push, unpushed,
@@ -201,7 +201,8 @@ fn push_to(
         ids.iter().map(find).collect::<Result<_, CliError>>()?
     };
     refuse_store(&target.address, catalog.root())?;
-    let place = target.open(true)?.with_upload_limit(args.limit_upload);
+    let limit = args.limit_upload.or(target.limit_upload);
+    let place = target.open(true)?.with_upload_limit(limit);
     let bar = Bar::new(context, "pushing");
     place.clear_leftovers(&*bar)?;
     let encryption = encryption.at_place(&place, &*bar)?;

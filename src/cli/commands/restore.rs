@@ -1,6 +1,6 @@
 //! `nono restore`: the way back.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -19,6 +19,7 @@ use crate::cli::restoring::{
     state_in_words,
 };
 use crate::cli::state_at::{self, Meant};
+use crate::cli::view_args::{ViewArgs, Viewed};
 use crate::cli::when::{When, when};
 use nono_engine::layout::LATEST;
 use nono_engine::path_text::Shown;
@@ -48,7 +49,7 @@ const NAMED_OWNERS: usize = 8;
 pub(in crate::cli) struct RestoreArgs {
     /// Id of a session, a prefix of it, `latest`, the newest one here, or `latest~N`, the one N
     /// places before it; ID/N is the same as --snapshot N. A path alone is brought back to
-    /// the version that stood before what is there now
+    /// the version that stood before what is there now. With --to, NAME:ID[/N] is one of a remote
     #[arg(value_name = "ID[/N] | PATH", default_value = "latest", allow_negative_numbers = true)]
     word: OsString,
     #[command(flatten)]
@@ -85,6 +86,9 @@ pub(in crate::cli) struct RestoreArgs {
     /// Print the report as JSON; needs --yes, --dry-run or --to
     #[arg(long)]
     json: bool,
+    // A heading is that of all that follows.
+    #[command(flatten)]
+    view: ViewArgs,
 }
 
 impl RestoreArgs {
@@ -94,11 +98,11 @@ impl RestoreArgs {
     }
 
     /// The snapshot that is meant, with the paths.
-    fn part(&self, catalog: &Catalog, context: &Context) -> Result<Part, CliError> {
+    fn part(&self, word: &OsStr, catalog: &Catalog, context: &Context) -> Result<Part, CliError> {
         if let Some(at) = &self.at {
-            return self.part_at(at, catalog, context);
+            return self.part_at(word, at, catalog, context);
         }
-        let found = Argument::of(&self.word, Purpose::Restoring, catalog)?;
+        let found = Argument::of(word, Purpose::Restoring, catalog)?;
         let (path, doubt) = match found {
             Argument::State { session, number, .. } => {
                 let number = self.number(&session, number)?;
@@ -147,13 +151,19 @@ impl RestoreArgs {
     }
 
     /// The state at a time, with the paths.
-    fn part_at(&self, at: &When, catalog: &Catalog, context: &Context) -> Result<Part, CliError> {
-        if self.word == LATEST {
+    fn part_at(
+        &self,
+        word: &OsStr,
+        at: &When,
+        catalog: &Catalog,
+        context: &Context,
+    ) -> Result<Part, CliError> {
+        if word == LATEST {
             let Meant { session, number } =
                 state_at::here(at, Purpose::Restoring, catalog, context)?;
             return Ok(Part { session, number, paths: self.part.clone(), overwrites: false });
         }
-        let path = match Argument::of(&self.word, Purpose::Restoring, catalog)? {
+        let path = match Argument::of(word, Purpose::Restoring, catalog)? {
             Argument::State { session, number: None, .. } => {
                 let Meant { session, number } = state_at::in_session(&session, at, context)?;
                 return Ok(Part { session, number, paths: self.part.clone(), overwrites: false });
@@ -220,8 +230,13 @@ fn is_file_alone(path: &Path, earlier: &Earlier) -> bool {
 }
 
 pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Context) -> Outcome {
-    let catalog = store.catalog()?;
-    let part = args.part(&catalog, context)?;
+    let Viewed { catalog, words, is_remote } =
+        args.view.view(std::slice::from_ref(&args.word), store, context)?;
+    if is_remote && args.to.is_none() {
+        return Err(CliError::usage("a state of a remote is copied: give --to DIR")
+            .with_hint(format!("to restore in place: {NONO} pull, then {NONO} restore")));
+    }
+    let part = args.part(words.first().unwrap_or(&args.word), &catalog, context)?;
     restore(args, &part, &catalog, context)
 }
 

@@ -38,9 +38,9 @@ use nono_engine::store::{ObjectSource, StoreError};
 
 pub use full::write_full;
 pub use marked::{LineKind, MarkedLine, marked_lines, renamed_lines, shown, without_hunks};
-pub use measure::{absolute_time, byte_size, relative_time, size_delta};
 #[cfg(feature = "archive")]
-pub use measure::{parse_byte_rate, size_and_rate};
+pub use measure::size_and_rate;
+pub use measure::{absolute_time, byte_size, relative_time, size_delta};
 pub use palette::Palette;
 pub use patch::{push_escaped, write_patch, write_patch_counting};
 pub use project::project_name;

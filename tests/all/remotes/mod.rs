@@ -9,6 +9,7 @@ mod faulty_server;
 mod google;
 mod interrupting;
 mod killing;
+mod looking;
 mod meeting;
 mod mending;
 mod progress;

@@ -131,6 +131,22 @@ fn a_limit_of_uploads_keeps_a_push_below_a_rate() {
 }
 
 #[test]
+fn a_remote_has_a_limit_of_uploads_of_its_own() {
+    let travel = Travel::with(1, 3, 0);
+    travel.fixture.write("noise", crate::fixture::noise(600 << 10, 1));
+    travel.snapshot();
+    let place = travel.fixture.path("slow");
+    let add = ["remote", "add", "slow", place.to_str().unwrap(), "--plaintext"];
+    travel.nono(&[&add[..], &["--limit-upload", "fast"]].concat()).fails(2, "500K");
+    travel.nono(&[&add[..], &["--limit-upload", "300K"]].concat()).success();
+    let listed = travel.nono(&["remote", "list", "--json"]).success().json();
+    assert_eq!(listed[0]["limit_upload"], 300 << 10, "{listed:#}");
+    let begin = std::time::Instant::now();
+    travel.nono(&["push", "slow", &format!("{}/1", travel.session)]).success();
+    assert!(begin.elapsed().as_millis() >= 2000, "{:?}", begin.elapsed());
+}
+
+#[test]
 fn two_pushers_at_once_leave_one_whole_archive_of_each_snapshot() {
     let Some(travel) = Travel::with(4, 50, 1).with_server() else { return };
     travel.directory("disk");

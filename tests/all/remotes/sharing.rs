@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 
 use nono_archive::{ArchiveId, ArchiveName};
 
+use super::faulty_server::{Fault, FaultyServer};
 use super::{Travel, archives, delta_manifest};
 use crate::fixture::{Finished, finished, noise};
+use crate::object_server::ObjectServer;
 
 /// Runs of a project of `files` text files of 8 KiB, each of which changes one file.
 struct Runs {
@@ -248,6 +250,23 @@ fn references_that_were_lost_are_written_again_by_the_next_push() {
 }
 
 #[test]
+fn a_cleanup_by_id_of_a_directory_breaks_no_session_whose_references_are_lost() {
+    let mut runs = Runs::of(40);
+    let place = runs.travel.directory("disk");
+    let sessions = [runs.pushed("disk"), runs.pushed("disk"), runs.pushed("disk")];
+    for (parent, child) in [(0, 1), (0, 2), (1, 2)] {
+        let reference = format!("needed-by-{}", sessions[child]);
+        let _ = fs::remove_file(place.join(&sessions[parent]).join(reference));
+    }
+    let first = &sessions[0];
+    runs.travel.nono(&["remote", "cleanup", "disk", first, "--keep", "0", "--yes"]).success();
+    runs.travel.verify("disk").success();
+    for session in &sessions[1..] {
+        runs.arrives("disk", session);
+    }
+}
+
+#[test]
 fn a_session_goes_with_its_references() {
     let mut runs = Runs::of(40);
     let place = runs.travel.directory("disk");
@@ -353,6 +372,59 @@ fn two_pushers_depend_on_the_same_archive_and_a_cleanup_takes_it_from_neither() 
     runs.travel.nono(&["remote", "cleanup", "disk", &first, "--keep", "0", "--yes"]).success();
     runs.travel.verify("disk").success();
     runs.arrives("disk", &ours);
+}
+
+#[test]
+fn no_push_depends_on_a_session_that_a_cleanup_has_begun_to_remove() {
+    let mut runs = Runs::of(40);
+    let place = runs.travel.directory("disk");
+    let first = runs.pushed("disk");
+    let mark = place.join(&first).join("cleanup-begun");
+    fs::write(&mark, "a cleanup was killed here\n").unwrap();
+    let second = runs.pushed("disk");
+    assert_eq!(archives(&place, &second), ["0-full.tar.zst.age", "1-delta-0.tar.zst.age"]);
+    runs.travel.verify("disk").success();
+    runs.arrives("disk", &first);
+    // The next cleanup takes the mark away, also where it removes nothing.
+    runs.travel.nono(&["remote", "cleanup", "disk", &first, "--keep", "9", "--yes"]).success();
+    assert!(!mark.exists());
+    let third = runs.pushed("disk");
+    assert!(archives(&place, &third)[0].contains("-of-"), "{:?}", archives(&place, &third));
+}
+
+#[test]
+fn of_a_push_and_a_cleanup_at_once_one_sees_the_other() {
+    let mut runs = Runs::of(40);
+    let Some(server) = ObjectServer::start() else { return };
+    runs.travel = runs.travel.at(server);
+    let between = FaultyServer::before(runs.travel.server().address());
+    let (first, second) = (runs.run(), runs.run());
+    // The push begins and ends before the cleanup marks the session, or before it removes.
+    for (case, begin, word) in [(0, "PUT", "cleanup-begun"), (1, "POST", "?delete")] {
+        let (near, far) = (format!("near{case}"), format!("far{case}"));
+        let urls = [runs.travel.server().url(&near), between.url(&near)];
+        for (name, url) in [&near, &far].into_iter().zip(&urls) {
+            let recipient = ["--recipient", &runs.travel.recipient];
+            runs.travel.nono(&[&["remote", "add", name, url], &recipient[..]].concat()).success();
+        }
+        runs.push(&near, &first).success();
+        let mut push = Some(runs.travel.command(&["push", &near, &second]));
+        between.decide(move |head| {
+            if head.starts_with(begin)
+                && head.contains(word)
+                && let Some(mut push) = push.take()
+            {
+                assert!(push.output().unwrap().status.success());
+            }
+            Fault::None
+        });
+        let cleanup = ["remote", "cleanup", &far, &first, "--keep", "0", "--yes"];
+        runs.travel.nono(&cleanup).success();
+        let met = between.requests(&[begin, word]);
+        assert!(!met.is_empty(), "{case}");
+        runs.travel.verify(&near).success();
+        runs.arrives(&near, &second);
+    }
 }
 
 #[test]

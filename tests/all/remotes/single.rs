@@ -50,6 +50,29 @@ fn a_pull_puts_the_newest_state_or_a_named_one_into_a_directory() {
 }
 
 #[test]
+fn the_state_that_the_session_left_is_put_into_a_directory_after_an_undo() {
+    let travel = Travel::with(1, 5, 0);
+    travel.directory("disk");
+    travel.fixture.record("echo work > made").success();
+    let session = travel.fixture.latest();
+    travel.fixture.write("made", "later\n");
+    travel.nono(&["restore", &session, "--force", "--yes"]).success();
+    travel.nono(&["push", "disk", &session]).success();
+    let root = travel.fixture.path("store").to_str().unwrap().to_owned();
+    let pull = |what: &str, to: &str| {
+        let to = travel.fixture.path(to);
+        let pull = ["--root", &root, "pull", "disk", what, "--identity", travel.identity()];
+        let said = travel.nono(&[&pull[..], &["--to", to.to_str().unwrap()]].concat()).success();
+        (read(&to.join("made")), said)
+    };
+    let (made, said) = pull(&session, "newest");
+    assert_eq!(made, "work\n");
+    assert!(said.says(&format!("of {session}/1 to ")), "{}", said.stderr);
+    // The one that the undo took is there by its number.
+    assert_eq!(pull(&format!("{session}/2"), "undone").0, "later\n");
+}
+
+#[test]
 fn a_file_is_pulled_and_an_archive_at_a_remote_comes_with_its_chain() {
     let (travel, root) = pushed();
     let out = travel.fixture.path("one.age");

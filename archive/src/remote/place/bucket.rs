@@ -2,8 +2,10 @@
 
 use std::future::Future;
 use std::io::Read;
+use std::ops::Range;
 use std::sync::OnceLock;
 
+use bytes::Bytes;
 use futures_util::StreamExt;
 use object_store::path::Path as Key;
 use object_store::{ObjectStore, ObjectStoreExt};
@@ -156,6 +158,17 @@ impl Backend for Cloud {
         let got = self.ask(progress, self.store().get(&place))?;
         let got = got.map_err(|error| self.failed("read", key, error))?;
         Ok(Box::new(Download::new(self, key, got, progress)))
+    }
+
+    fn read_range(
+        &self,
+        key: &str,
+        range: Range<u64>,
+        progress: &dyn Progress,
+    ) -> Result<Bytes, RemoteError> {
+        let place = self.key(key);
+        let read = self.ask(progress, self.store().get_range(&place, range))?;
+        read.map_err(|error| self.failed("read", key, error))
     }
 
     fn remove(&self, key: &str, progress: &dyn Progress) -> Result<(), RemoteError> {

@@ -3,8 +3,12 @@
 //! A new archive is an unnamed file that gets its name when it is complete and durable. So a killed
 //! push leaves nothing, and a taken name is found by the link itself.
 
+use std::fs::File;
 use std::io::{self, BufWriter, Read, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
 
 use super::{Backend, Source, Stored};
 use crate::remote::error::RemoteError;
@@ -121,6 +125,25 @@ impl Directory {
         }
     }
 
+    /// Opens the file of an object.
+    fn open_file(&self, key: &str) -> Result<File, RemoteError> {
+        let (folder, name) = self.split(key)?;
+        let opened = self
+            .root
+            .open_dir(folder.as_bytes())
+            .and_then(|dir| dir.open_file(name.as_bytes(), true).map(|file| (dir, file)));
+        match opened {
+            Ok((dir, file)) => {
+                if dir.stat_file(&file, name.as_bytes())?.kind != FileKind::File {
+                    return Err(self.missing(key));
+                }
+                Ok(file)
+            }
+            Err(error) if error.is_gone() => Err(self.missing(key)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// The folders, by name.
     fn folders(&self) -> Result<Vec<String>, RemoteError> {
         let mut folders = Vec::new();
@@ -208,22 +231,24 @@ impl Backend for Directory {
         key: &str,
         progress: &'a dyn Progress,
     ) -> Result<Box<dyn Read + Send + 'a>, RemoteError> {
-        let (folder, name) = self.split(key)?;
-        let opened = self
-            .root
-            .open_dir(folder.as_bytes())
-            .and_then(|dir| dir.open_file(name.as_bytes(), true).map(|file| (dir, file)));
-        match opened {
-            Ok((dir, file)) => {
-                if dir.stat_file(&file, name.as_bytes())?.kind != FileKind::File {
-                    return Err(self.missing(key));
-                }
-                sys::will_read_in_order(&file);
-                Ok(Box::new(Stoppable { file, progress }))
-            }
-            Err(error) if error.is_gone() => Err(self.missing(key)),
-            Err(error) => Err(error.into()),
-        }
+        let file = self.open_file(key)?;
+        sys::will_read_in_order(&file);
+        Ok(Box::new(Stoppable { file, progress }))
+    }
+
+    fn read_range(
+        &self,
+        key: &str,
+        range: Range<u64>,
+        _progress: &dyn Progress,
+    ) -> Result<Bytes, RemoteError> {
+        let file = self.open_file(key)?;
+        let mut bytes = vec![0; usize::try_from(range.end - range.start).unwrap_or(0)];
+        let path = self.path_of(key);
+        let read = sys::read_full_at(&file, &mut bytes, range.start);
+        let read = read.map_err(|source| sys::Error { operation: "read", path, source })?;
+        bytes.truncate(read);
+        Ok(bytes.into())
     }
 
     fn remove(&self, key: &str, _progress: &dyn Progress) -> Result<(), RemoteError> {

@@ -15,6 +15,9 @@ mod web;
 
 use std::io::{self, Read, Write};
 use std::num::NonZeroU64;
+use std::ops::Range;
+
+use bytes::Bytes;
 
 use self::limited::Limited;
 pub use self::web::fetch;
@@ -69,6 +72,13 @@ trait Backend: Send + Sync {
         progress: &'a dyn Progress,
     ) -> Result<Box<dyn Read + Send + 'a>, RemoteError>;
 
+    fn read_range(
+        &self,
+        key: &str,
+        range: Range<u64>,
+        progress: &dyn Progress,
+    ) -> Result<Bytes, RemoteError>;
+
     fn remove(&self, key: &str, progress: &dyn Progress) -> Result<(), RemoteError>;
 
     fn probe(&self, progress: &dyn Progress) -> Result<(), RemoteError>;
@@ -108,6 +118,11 @@ impl Place {
     /// Where it is.
     pub fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// Whether a list costs no requests, however long it is.
+    pub(super) fn lists_without_requests(&self) -> bool {
+        matches!(self.address, Address::Directory(_))
     }
 
     /// All objects in a folder, or all of the remote for the empty name, sorted by name. Objects
@@ -159,6 +174,29 @@ impl Place {
         progress: &'a dyn Progress,
     ) -> Result<Box<dyn Read + Send + 'a>, RemoteError> {
         self.backend.open(key, progress)
+    }
+
+    /// Reads a part of an object, with one request.
+    ///
+    /// # Errors
+    /// [`RemoteError::Missing`]; else as the place answers, also for an object that is shorter.
+    pub(super) fn read_range(
+        &self,
+        key: &str,
+        range: Range<u64>,
+        progress: &dyn Progress,
+    ) -> Result<Bytes, RemoteError> {
+        let (length, end) = (range.end - range.start, range.end);
+        let bytes = self.backend.read_range(key, range, progress)?;
+        match bytes.len() as u64 == length {
+            true => Ok(bytes),
+            false => Err(RemoteError::Failed {
+                operation: "read",
+                object: key.to_owned(),
+                place: self.address.to_string(),
+                reason: format!("it has no {end} bytes"),
+            }),
+        }
     }
 
     /// Removes an object. One that is gone is no error.

@@ -13,11 +13,21 @@ use crate::store::{ObjectFile, StoreError, Transfer, export};
 use crate::sys::{Dir, FileKind};
 
 impl LocalStore {
-    /// Opens an object. Its bytes are not checked yet: see [`ObjectFile::verify`].
+    /// Opens an object, which is fetched first where the store has an origin. Its bytes are not
+    /// checked yet: see [`ObjectFile::verify`].
     ///
     /// # Errors
-    /// [`StoreError::Missing`], or [`StoreError::Corrupt`] for what is not a regular file.
+    /// [`StoreError::Missing`], [`StoreError::NotFetched`], or [`StoreError::Corrupt`] for what is
+    /// not a regular file.
     pub fn open_object(&self, hash: &ContentHash) -> Result<ObjectFile, StoreError> {
+        match self.open_here(hash) {
+            Err(StoreError::Missing { .. }) if self.fetch(hash)? => self.open_here(hash),
+            opened => opened,
+        }
+    }
+
+    /// Opens an object that is on this disk.
+    fn open_here(&self, hash: &ContentHash) -> Result<ObjectFile, StoreError> {
         self.note_look(&self.reading);
         if self.has_no_own(hash)
             && let Ok(object) = self.open_packed(hash)

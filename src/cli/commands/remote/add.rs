@@ -1,5 +1,7 @@
 //! `nono remote add`: a place gets a name, once it has answered.
 
+use std::num::NonZeroU64;
+
 use clap::Args;
 use serde::Serialize;
 
@@ -10,7 +12,7 @@ use crate::cli::error::CliError;
 use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
 use crate::cli::sealing::{SealArgs, encryption_of};
-use crate::config::{ConfigFile, NamedRemote, is_remote_name};
+use crate::config::{ConfigFile, NamedRemote, is_remote_name, parse_byte_rate};
 use nono_archive::remote::{Address, Place};
 use nono_engine::path_text::Shown;
 
@@ -26,6 +28,9 @@ pub(in crate::cli) struct AddArgs {
     /// Do not try the place: its disk may be away, or its server out of reach
     #[arg(long)]
     no_check: bool,
+    /// Let no push send more than so many bytes in a second: 500K, 2M
+    #[arg(long, value_name = "BYTES", value_parser = parse_byte_rate)]
+    limit_upload: Option<NonZeroU64>,
     /// Print the remote as JSON
     #[arg(long)]
     json: bool,
@@ -56,7 +61,8 @@ pub(in crate::cli) fn run(args: &AddArgs, context: &Context) -> Outcome {
     if !args.no_check {
         try_place(&address, context)?;
     }
-    let remote = NamedRemote { name: args.name.clone(), url: address.to_string(), encryption };
+    let (name, url) = (args.name.clone(), address.to_string());
+    let remote = NamedRemote { name, url, encryption, limit_upload: args.limit_upload };
     let file = ConfigFile::load(&surroundings()?)?;
     file.save(&file.with_remote(&remote)?)?;
     context.say(format_args!("remote {}: {}", remote.name, remote.url));

@@ -12,7 +12,7 @@ use crate::cli::error::CliError;
 use crate::cli::progress::Bar;
 use crate::cli::render::byte_size;
 use crate::cli::sealing::Target;
-use nono_archive::remote::{Archives, Place};
+use nono_archive::remote::{Archives, Inventory, Place, begin_cleanup, end_cleanup};
 use nono_archive::{ArchiveError, ArchiveId, ArchiveName};
 use nono_engine::counted::counted;
 use nono_engine::path_text::Shown;
@@ -73,27 +73,38 @@ pub(in crate::cli) fn run(args: &CleanupArgs, context: &Context) -> Outcome {
     let is_asked = |id: &str| args.ids.is_empty() || args.ids.iter().any(|asked| asked == id);
     let wanted = wanted(args, archives, is_asked, context)?;
     let going = archives.removable(&wanted, is_asked);
-    let removable: BTreeSet<&ArchiveName> = going.iter().copied().collect();
-    let needed = archives.all().map(|(name, _)| name);
-    let needed = needed.filter(|name| is_asked(name.id.session()));
-    let needed = needed.filter(|name| !wanted.contains(&name.id) && !removable.contains(name));
-    let needed = needed.map(ToString::to_string).collect();
-    let sizes: BTreeMap<&ArchiveName, u64> = archives.all().collect();
-    let references = inventory.references_after(&removable, is_asked);
     if !args.dry_run && !args.yes && !going.is_empty() && !confirm(&going, context)? {
         bar.finish();
         context.say("nothing was removed");
         return Ok(1);
     }
+    let cleaned: BTreeSet<&str> = going.iter().map(|name| name.id.session()).collect();
+    let mut now = inventory.clone();
+    if !args.dry_run && !going.is_empty() {
+        // A push that did not see the mark is seen by this list.
+        begin_cleanup(&place, &cleaned, &*bar)?;
+        now = target.inventory_around(&place, &args.ids, &*bar)?;
+    }
+    let appeared = now.archives.all().map(|(name, _)| name);
+    let appeared = appeared.filter(|name| !archives.of_snapshot(&name.id).any(|it| it == *name));
+    let mut wanted_now = wanted.clone();
+    wanted_now.extend(appeared.map(|name| name.id.clone()));
+    let going: Vec<&ArchiveName> = now.archives.removable(&wanted_now, is_asked);
+    let going: Vec<&ArchiveName> = going
+        .into_iter()
+        .filter(|name| archives.of_snapshot(&name.id).any(|it| it == *name))
+        .collect();
     let expected = Amount { entries: going.len() as u64, bytes: 0 };
     bar.begin(Stage::Remove, Some(expected));
     let mut report = Report {
         remote: target.name.clone(),
         dry_run: args.dry_run,
         removed: Vec::new(),
-        needed,
+        needed: needed(&now.archives, &wanted_now, &going, is_asked),
         bytes_freed: 0,
     };
+    let references = now.references_after(&going.iter().copied().collect(), is_asked);
+    let sizes: BTreeMap<&ArchiveName, u64> = now.archives.all().collect();
     for name in going {
         if !args.dry_run {
             remove(&place, name, report.removed.len(), &*bar)?;
@@ -102,8 +113,9 @@ pub(in crate::cli) fn run(args: &CleanupArgs, context: &Context) -> Outcome {
         report.removed.push(name.to_string());
         report.bytes_freed += sizes.get(name).copied().unwrap_or_default();
     }
-    for key in references.iter().filter(|_| !args.dry_run) {
-        place.remove(key, &*bar)?;
+    if !args.dry_run {
+        references.iter().try_for_each(|key| place.remove(key, &*bar))?;
+        end_cleanup(&place, &left_marked(&now, &cleaned, is_asked), &*bar)?;
     }
     bar.finish();
     match args.json {
@@ -111,6 +123,30 @@ pub(in crate::cli) fn run(args: &CleanupArgs, context: &Context) -> Outcome {
         false => tell(&report, context)?,
     }
     Ok(0)
+}
+
+/// The archives of sessions that are asked for that stay because a kept snapshot needs them.
+fn needed(
+    archives: &Archives,
+    wanted: &BTreeSet<ArchiveId>,
+    going: &[&ArchiveName],
+    is_asked: impl Fn(&str) -> bool,
+) -> Vec<String> {
+    let going: BTreeSet<&ArchiveName> = going.iter().copied().collect();
+    let of_asked = archives.all().map(|(name, _)| name);
+    let of_asked = of_asked.filter(|name| is_asked(name.id.session()));
+    let needed = of_asked.filter(|name| !wanted.contains(&name.id) && !going.contains(name));
+    needed.map(ToString::to_string).collect()
+}
+
+/// The sessions whose marks go: those of this cleanup, and of one that was killed.
+fn left_marked<'a>(
+    inventory: &'a Inventory,
+    cleaned: &BTreeSet<&'a str>,
+    is_asked: impl Fn(&str) -> bool,
+) -> BTreeSet<&'a str> {
+    let others = inventory.being_cleaned.iter().map(String::as_str).filter(|id| is_asked(id));
+    cleaned.iter().copied().chain(others).collect()
 }
 
 /// Removes an archive. An error says how many are gone already.
