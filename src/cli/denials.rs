@@ -160,10 +160,18 @@ impl Walls<'_> {
     }
 }
 
-/// Names the arguments that are paths outside of a command's grants, before it starts.
+/// Names the current directory and the arguments that are paths, where they are outside of a
+/// command's grants, before it starts.
 pub(super) fn name_what_is_outside(policy: &Policy, command: &[OsString], context: &Context) {
     let (Some(home), Ok(here)) = (real_home(), sys::current_or_former_dir()) else { return };
     let walls = Walls { policy, home };
+    if !walls.may_read(&here) {
+        context.say(format_args!(
+            "{}, the current directory, is outside of what the command may read: --allow-cwd adds \
+             it",
+            Shown::path(&here)
+        ));
+    }
     // The file of a program is granted by itself.
     let programs = agent_grants::programs(command);
     let mut outside = Vec::new();

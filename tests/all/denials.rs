@@ -173,3 +173,17 @@ fn an_agent_behind_other_programs_is_found_as_by_itself() {
     let kept = run_with(&fixture, &dir, &["--profile", "claude-code", "--", "sh", "-c", &script]);
     assert!(kept.code != 0 && !kept.stdout.contains("secret"), "{}", kept.stdout);
 }
+
+#[test]
+fn a_current_directory_that_is_not_granted_is_named_with_its_flag() {
+    let fixture = Fixture::new();
+    fixture.write("a", "1");
+    let other = fixture.path("other");
+    fs::create_dir(&other).unwrap();
+    let other = other.display().to_string();
+    let closed = run(&fixture, &["--allow", &other, "--", "ls"]);
+    assert_ne!(closed.code, 0);
+    assert!(closed.says("the current directory, is outside of"), "{}", closed.stderr);
+    let granted = run(&fixture, &["--allow", &other, "--allow-cwd", "--", "ls"]).success();
+    assert_eq!((granted.stdout.as_str(), granted.stderr.as_str()), ("a\n", ""));
+}

@@ -228,3 +228,27 @@ fn usage_counts_every_byte_once() {
     let cleaned = fixture.nono(&["rollback", "cleanup", &all[0], "--yes", "--json"]).success();
     assert_eq!(cleaned.json()["bytes_freed"], first["bytes"]);
 }
+
+#[test]
+fn a_cleanup_names_the_session_of_a_watcher_as_the_list_does() {
+    let fixture = Fixture::new();
+    fixture.write("file", "0");
+    let project = fixture.project();
+    fixture.nono(&["watch", "--detach", project.to_str().unwrap()]).success();
+    fixture.write("file", "1");
+    fixture.nono(&["watch", "stop", project.to_str().unwrap()]).success();
+    let told = fixture.nono(&["cleanup", "--all", "--dry-run"]).success().stdout;
+    assert!(told.contains("(you or another program)"), "{told}");
+}
+
+#[test]
+fn without_an_id_the_newest_session_here_is_pinned() {
+    let fixture = Fixture::new();
+    fixture.write("file", "0");
+    fixture.record("echo 1 > file").success();
+    let id = fixture.latest();
+    fixture.nono(&["pin"]).success();
+    assert_eq!(metadata(&fixture, &id)["pinned"], true);
+    fixture.nono(&["unpin"]).success();
+    assert_ne!(metadata(&fixture, &id)["pinned"], true);
+}

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::fixture::Fixture;
 use crate::forks::has_forks;
+use crate::held::Held;
 use crate::hooks::Agent;
 use crate::not_run::not_run;
 use crate::web::{Answer, Web, begin, request};
@@ -28,6 +29,11 @@ struct Browser {
 impl Browser {
     /// `None`: it is not installed.
     fn start() -> Option<Self> {
+        Self::start_with("normal")
+    }
+
+    /// `waits`: whether its commands wait for a page that is being loaded (`none`, `normal`).
+    fn start_with(waits: &str) -> Option<Self> {
         let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
         let profile = tempfile::tempdir().unwrap();
         let started = Command::new("chromedriver")
@@ -50,7 +56,11 @@ impl Browser {
             "--hide-scrollbars",
             "--disable-dev-shm-usage",
         ];
-        let wanted = json!({"browserName": "chrome", "goog:chromeOptions": {"args": arguments}});
+        let wanted = json!({
+            "browserName": "chrome",
+            "pageLoadStrategy": waits,
+            "goog:chromeOptions": {"args": arguments},
+        });
         let made =
             browser.ask("POST", "/session", &json!({"capabilities": {"alwaysMatch": wanted}}));
         browser.session = made["sessionId"].as_str().unwrap().to_owned();
@@ -78,6 +88,14 @@ impl Browser {
 
     fn open(&self, address: &str) {
         self.of("/url", json!({"url": address}));
+    }
+
+    fn window(&self) -> Value {
+        self.ask("GET", &format!("/session/{}/window", self.session), &json!({}))
+    }
+
+    fn new_window(&self) -> Value {
+        self.of("/window/new", json!({"type": "tab"}))["handle"].take()
     }
 
     #[track_caller]
@@ -162,6 +180,16 @@ impl Drop for Browser {
     }
 }
 
+/// Rows of sessions whose counts lie over what stands before them.
+const COVERED: &str = "return [...document.querySelectorAll('.row')].filter((row) => {
+    const place = (it) => it.getBoundingClientRect();
+    const counts = [...row.querySelectorAll('.counts span')].map(place);
+    const before = [...row.querySelectorAll('.facts span')].map(place);
+    const over = (a, b) => a.left < b.right - 1 && b.left < a.right - 1
+        && a.top < b.bottom - 1 && b.top < a.bottom - 1;
+    return counts.some((a) => before.some((b) => over(a, b)));
+}).map((row) => row.innerText)";
+
 /// A project with the work of an agent, and a run.
 fn worked() -> Fixture {
     let fixture = Fixture::new();
@@ -209,6 +237,48 @@ fn a_person_finds_a_step_takes_it_back_and_takes_that_back() {
         "document.querySelector('h1').textContent === 'Done' && !location.href.includes('undo')",
     );
     assert_eq!(fs::read_to_string(fixture.project().join("rest.txt")).unwrap(), "rest\n");
+}
+
+/// Notes the progress of a page where another page of the server can read it.
+const NOTE_PROGRESS: &str = "new MutationObserver(() => {
+    const work = document.querySelector('.work');
+    const bar = work?.querySelector('progress');
+    if (work) localStorage.seen = `${work.textContent}, a bar of ${bar.max}`;
+}).observe(document.body, {subtree: true, childList: true, characterData: true})";
+
+#[test]
+fn a_person_sees_how_far_an_undo_is() {
+    let fixture = worked();
+    let mut command = fixture.command_to_be_signalled(&["ui", "--no-open"]);
+    // The undo waits before the first file is put aside.
+    let held = Held::at("name=rest.txt", ":hold", &fixture, &mut command);
+    let web = Web::of(command);
+    let Some(browser) = Browser::start_with("none") else { return };
+    browser.open(&web.address);
+    browser.sees("document.querySelector('.row .main')");
+    // A page that waits for the answer to a form runs no script for the driver.
+    let (page, other) = (browser.window(), browser.new_window());
+    browser.of("/window", json!({"handle": other}));
+    browser.open(&web.origin());
+    browser.sees("document.querySelector('.row .main')");
+    browser.of("/window", json!({"handle": page}));
+    browser.click(".row .main");
+    browser.sees("document.querySelector('input[name=step][value=\"3\"]')");
+    browser.click("input[name=step][value='3']");
+    browser.click("button[value=steps]");
+    browser.sees("document.querySelector('#count')");
+    browser.script(NOTE_PROGRESS);
+    browser.click("#count");
+    browser.keys("1");
+    browser.sees("!document.querySelector('.confirm .primary').disabled");
+    browser.click(".confirm .primary");
+    browser.of("/window", json!({"handle": other}));
+    browser.sees("/^putting files in place: 0 of (\\d+), a bar of \\1$/.test(localStorage.seen)");
+    assert!(fixture.project().join("rest.txt").exists());
+    held.release();
+    browser.of("/window", json!({"handle": page}));
+    browser.sees("document.querySelector('h1')?.textContent === 'Done'");
+    assert!(!fixture.project().join("rest.txt").exists());
 }
 
 #[test]
@@ -345,6 +415,11 @@ fn a_run_appears_on_an_open_page() {
 #[test]
 fn every_page_fits_narrow_and_wide_screens_and_screen_readers() {
     let fixture = worked();
+    // All kinds of changes make the longest counts.
+    let script = "mkdir new; echo 1 > new/a; echo 1 > new/b; rm -r docs by-run; chmod 600 rest.txt; \
+                  echo more >> src/cart.py";
+    fixture.record(script).success();
+    let all_kinds = fixture.latest();
     let web = Web::unopened(&fixture, &[]);
     let Some(browser) = Browser::start() else { return };
     let axe = std::env::var_os("NONO_TEST_AXE").and_then(|path| fs::read_to_string(path).ok());
@@ -352,7 +427,7 @@ fn every_page_fits_narrow_and_wide_screens_and_screen_readers() {
         not_run("axe-core is not here: NONO_TEST_AXE names axe.min.js");
     }
     browser.open(&web.address);
-    let session = browser.script("return document.querySelector('.row .main').href");
+    let session = browser.script("return document.querySelector('.row:nth-child(2) .main').href");
     let session = session.as_str().unwrap();
     browser.open(session);
     let file = browser.script("return document.querySelector('.tree a.name[href*=cart]').href");
@@ -361,6 +436,7 @@ fn every_page_fits_narrow_and_wide_screens_and_screen_readers() {
     let pages = [
         origin.clone(),
         session.to_owned(),
+        format!("{origin}/session?id={all_kinds}"),
         format!("{session}&view=map"),
         format!("{session}&prompt=1"),
         file.to_owned(),
@@ -383,6 +459,7 @@ fn every_page_fits_narrow_and_wide_screens_and_screen_readers() {
             let root = "document.documentElement";
             let over = browser.script(&format!("return {root}.scrollWidth - {root}.clientWidth"));
             assert_eq!(over, 0, "{page} is too wide at {width}");
+            assert_eq!(browser.script(COVERED), json!([]), "{page} at {width}");
             let broken = browser.script("return [...document.images].filter((it) => it.complete && !it.naturalWidth).length");
             assert_eq!(broken, 0, "{page}");
             let path = format!("/session/{}/screenshot", browser.session);

@@ -65,7 +65,11 @@ impl Web {
 
     /// Starts a server that nothing has opened.
     pub fn unopened(fixture: &Fixture, flags: &[&str]) -> Self {
-        let mut command = fixture.command_to_be_signalled(&[&["ui", "--no-open"], flags].concat());
+        Self::of(fixture.command_to_be_signalled(&[&["ui", "--no-open"], flags].concat()))
+    }
+
+    /// A server by its command, whose address nothing has opened.
+    pub fn of(mut command: std::process::Command) -> Self {
         let mut server = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -7,13 +7,14 @@ use crate::cli::args::StoreArgs;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::offer::NONO;
+use nono_engine::layout::LATEST;
 use nono_engine::session::Purpose;
 
 /// Arguments of `nono pin` and `unpin`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct PinArgs {
     /// Sessions: ids, prefixes that only one has, names, or `latest` (the newest one here)
-    #[arg(value_name = "ID", required = true, allow_negative_numbers = true)]
+    #[arg(value_name = "ID", default_value = LATEST, allow_negative_numbers = true)]
     ids: Vec<String>,
 }
 

@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use super::changed::Changed;
 use super::guard::Guard;
 use super::server::Failure;
+use super::working::Works;
 use crate::cli::error::CliError;
 use nono_engine::events::{EventError, EventStream};
 use nono_engine::session::{Catalog, SessionStatus, SessionSummary};
@@ -54,6 +55,8 @@ pub(super) struct App {
     read_count: AtomicU64,
     pub(super) compared: Lock<LruCache<(String, u64, u64), Arc<Changed>>>,
     news: watch::Sender<Arc<[String]>>,
+    /// Forms that are carried out.
+    pub(super) works: Works,
 }
 
 /// The state of a manifest, which another one does not have.
@@ -111,6 +114,7 @@ impl App {
             read_count: AtomicU64::new(0),
             compared: Lock::new(LruCache::new(MAX_COMPARISONS)),
             news: watch::Sender::new(Arc::from([])),
+            works: Works::new(),
         }
     }
 

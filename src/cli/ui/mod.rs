@@ -23,6 +23,7 @@ mod html;
 mod pages;
 mod program;
 mod server;
+mod working;
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};

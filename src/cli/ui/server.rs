@@ -157,6 +157,7 @@ async fn answer(
     let mut response = match checked(&app, request).await {
         Ok(Checked::Done(response)) => response,
         Ok(Checked::Work(place, asked)) if place == "/events" => events(app, &asked),
+        Ok(Checked::Work(place, asked)) if place == "/progress" => progress(&app, &asked),
         Ok(Checked::Work(place, asked)) => {
             let Ok(_turn) = turns.acquire().await else { return Response::default() };
             let of = Arc::clone(&app);
@@ -324,6 +325,18 @@ fn refused(refusal: Refusal) -> Response {
 
 fn told(app: &App, failure: &Failure) -> Response {
     page_response(failure.status, pages::failure(app, failure))
+}
+
+/// Tells a page how far its work is, until it is closed.
+fn progress(app: &App, asked: &Asked) -> Response {
+    let states = app.works.listen(asked.get("work"));
+    let told = futures_util::stream::unfold(states, |mut states| async {
+        states.changed().await.ok()?;
+        let state = serde_json::to_string(&*states.borrow_and_update()).unwrap_or_default();
+        let event = Ok::<_, Infallible>(Event::default().event("progress").data(state));
+        Some((event, states))
+    });
+    Sse::new(told).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
 }
 
 /// Tells an open page what is new, until it is closed.

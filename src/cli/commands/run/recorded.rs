@@ -232,8 +232,8 @@ impl Ran<'_> {
         })
     }
 
-    /// Shows the changes on a terminal, or names the commands for them. `had_others`: other sessions
-    /// may have made a part of the changes.
+    /// Shows the changes on a terminal, or names the commands for them. `had_others`: other
+    /// sessions may have made a part of the changes.
     fn review(
         &self,
         job: &Job<'_>,

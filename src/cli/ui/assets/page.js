@@ -264,8 +264,29 @@
     check();
   }
   $$('input[data-state=checked]').forEach((box) => { box.checked = true; });
+  // How far work is, on the page whose form began it.
+  const listen = (form) => {
+    const name = form.elements.namedItem('work');
+    if (!name) return;
+    name.value = crypto.getRandomValues(new Uint32Array(4)).join('-');
+    const words = document.createElement('p'), text = document.createElement('span'), bar = document.createElement('progress');
+    words.className = 'work';
+    text.setAttribute('role', 'status');
+    bar.setAttribute('aria-label', 'Progress');
+    words.append(bar, text);
+    form.append(words);
+    const source = new EventSource('/progress?work=' + name.value);
+    source.addEventListener('progress', (event) => {
+      const {stage, done, expected} = JSON.parse(event.data);
+      const of = expected ? `${done} of ${expected}` : done ? String(done) : '';
+      text.textContent = stage + (of && ': ' + of);
+      if (expected) { bar.max = expected; bar.value = Math.min(done, expected); } else bar.removeAttribute('value');
+    });
+    addEventListener('pagehide', () => { source.close(); words.remove(); });
+  };
   document.addEventListener('submit', (event) => {
     const button = event.submitter;
+    if (button?.dataset.busy) listen(event.target);
     if (button?.dataset.busy) setTimeout(() => { button.textContent = button.dataset.busy; button.disabled = true; });
   });
 

@@ -10,6 +10,7 @@ mod forks;
 mod hunks;
 mod lines;
 mod overview;
+mod paths;
 mod search;
 mod session;
 mod store;

@@ -8,14 +8,15 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use super::hunks;
+use super::paths::{changes, merged, reasons};
 use super::{form_token, hidden, page, path_of, time, title_of};
 use crate::cli::repositories::{Repositories, Told, conflict_text};
 use crate::cli::restoring::refuse_half_way;
 use crate::cli::ui::app::App;
 use crate::cli::ui::changed::{Changed, Part};
-use crate::cli::ui::html::{Html, address, count, html, plural};
+use crate::cli::ui::html::{Html, address, html, plural};
 use crate::cli::ui::server::{Answer, Asked, Failure};
-use nono_engine::diff::{Change, ChangeType};
+use nono_engine::diff::ChangeType;
 use nono_engine::restore::{
     OnConflict, RestoreOptions, RestoreReport, RunsAtWork, Selection, StepUndoOptions, TextPart,
     TextUndoReport,
@@ -23,8 +24,8 @@ use nono_engine::restore::{
 use nono_engine::session::{SessionSummary, steps};
 use nono_engine::snapshot::{RestoreCommand, SessionDir, SnapshotManager};
 
-/// Paths of a plan that are listed.
-const MAX_PATHS: usize = 500;
+/// The field that names the work for its progress; the script of the page fills it.
+const WORK: &str = "work";
 
 /// The work that is to be taken back.
 struct Undo {
@@ -166,19 +167,22 @@ impl Undo {
         })
     }
 
-    fn carry_out(&self) -> Result<Report, Failure> {
+    /// Carries it out, and tells the page that asked how far it is.
+    fn carry_out(&self, app: &App, asked: &Asked) -> Result<Report, Failure> {
+        let progress = app.works.begin(asked.get(WORK));
+        let manager = self.manager.clone().with_progress(progress);
         Ok(match &self.work {
             Work::Restore { number, options } => {
-                Report::of(self.manager.restore_with(*number, options)?, Vec::new())
+                Report::of(manager.restore_with(*number, options)?, Vec::new())
             }
             Work::Steps(numbers) => {
-                self.manager.refuse_restored_since(self.summary.restore_count)?;
-                let report = self.manager.undo_steps(numbers, &self.step_options())?;
+                manager.refuse_restored_since(self.summary.restore_count)?;
+                let report = manager.undo_steps(numbers, &self.step_options())?;
                 Report::of(report.restore, report.step_conflicts)
             }
             Work::Text(part) => {
-                self.manager.refuse_restored_since(self.summary.restore_count)?;
-                Report::of_text(self.manager.undo_text(part, &RunsAtWork::default())?, part)
+                manager.refuse_restored_since(self.summary.restore_count)?;
+                Report::of_text(manager.undo_text(part, &RunsAtWork::default())?, part)
             }
         })
     }
@@ -271,6 +275,7 @@ fn plan_page(app: &App, asked: &Asked, undo: &Undo, planned: &Report, note: Opti
     }
     html!(out, "<form class=\"card plan\" method=\"post\" action=\"/undo\">");
     form_token(app, &mut out);
+    hidden(&mut out, WORK, "");
     hidden(&mut out, "id", &session.id());
     for key in ["what", "to", "prompt", "n"] {
         if !asked.get(key).is_empty() {
@@ -354,61 +359,6 @@ fn conflicts(out: &mut Html, asked: &Asked, planned: &Report, roots: &[PathBuf])
     );
 }
 
-fn merged(out: &mut Html, merged: &[PathBuf], roots: &[PathBuf]) {
-    if !merged.is_empty() {
-        let note = |path: &PathBuf| (path.clone(), "later changes of it stay".to_owned());
-        reasons(out, "Merged line by line", &merged.iter().map(note).collect::<Vec<_>>(), roots);
-    }
-}
-
-fn below(path: &std::path::Path, roots: &[PathBuf]) -> String {
-    let bytes = path.as_os_str().as_encoded_bytes();
-    crate::cli::render::shown(nono_engine::diff::relative_to_roots(bytes, roots))
-}
-
-fn changes(out: &mut Html, title: &'static str, changes: &[Change], roots: &[PathBuf]) {
-    html!(out, "<h2>{} {}</h2><ul class=\"paths\">", title, plural(changes.len() as u64, "path"));
-    for change in changes.iter().take(MAX_PATHS) {
-        html!(out, "<li><span class=\"name\">{}</span>", below(&change.path, roots));
-        let (class, word) = match change.change_type {
-            ChangeType::Created => ("created", "brought back"),
-            ChangeType::Deleted => ("deleted", "removed"),
-            ChangeType::Modified | ChangeType::PermissionsChanged => ("modified", "changed back"),
-        };
-        html!(out, "<span class=\"kind {}\">{}</span></li>", class, word);
-    }
-    if changes.len() > MAX_PATHS {
-        html!(
-            out,
-            "<li class=\"soft\">and {} more</li>",
-            count((changes.len() - MAX_PATHS) as u64)
-        );
-    }
-    html!(out, "</ul>");
-}
-
-fn reasons(out: &mut Html, title: &'static str, paths: &[(PathBuf, String)], roots: &[PathBuf]) {
-    if paths.is_empty() {
-        return;
-    }
-    if !title.is_empty() {
-        html!(out, "<h2>{}</h2>", title);
-    }
-    html!(out, "<ul class=\"paths\">");
-    for (path, reason) in paths.iter().take(MAX_PATHS) {
-        html!(
-            out,
-            "<li><span class=\"name\">{}</span><span class=\"soft\">{}</span></li>",
-            below(path, roots),
-            reason
-        );
-    }
-    if paths.len() > MAX_PATHS {
-        html!(out, "<li class=\"soft\">and {} more</li>", count((paths.len() - MAX_PATHS) as u64));
-    }
-    html!(out, "</ul>");
-}
-
 /// Does what was planned and confirmed.
 pub(super) fn carry_out(app: &App, asked: &Asked) -> Result<Answer, Failure> {
     let undo = Undo::of(app, asked)?;
@@ -430,7 +380,7 @@ pub(super) fn carry_out(app: &App, asked: &Asked) -> Result<Answer, Failure> {
     if let Some(note) = note {
         return Ok(Answer::Page(plan_page(app, asked, &undo, &planned, Some(&note))));
     }
-    let done = undo.carry_out()?;
+    let done = undo.carry_out(app, asked)?;
     Ok(Answer::Page(result_page(app, &undo, &done, &roots)))
 }
 
@@ -439,7 +389,7 @@ pub(super) fn take_back(app: &App, asked: &Asked) -> Result<Answer, Failure> {
     let undo = Undo::of(app, asked)?;
     let roots: Vec<PathBuf> = undo.manager.roots().iter().map(|root| root.path.clone()).collect();
     refuse_half_way(&app.catalog, &roots)?;
-    let done = undo.carry_out()?;
+    let done = undo.carry_out(app, asked)?;
     if done.is_refused {
         let note = "Nothing was changed: paths changed after the undo.";
         return Ok(Answer::Page(plan_page(app, asked, &undo, &done, Some(note))));
@@ -482,6 +432,7 @@ fn result_page(app: &App, undo: &Undo, done: &Report, roots: &[PathBuf]) -> Html
     if let Some(safety) = done.restore.safety_snapshot {
         html!(out, "<form class=\"card\" method=\"post\" action=\"/redo\">");
         form_token(app, &mut out);
+        hidden(&mut out, WORK, "");
         hidden(&mut out, "id", &id);
         hidden(&mut out, "what", "redo");
         hidden(&mut out, "n", &safety.to_string());
