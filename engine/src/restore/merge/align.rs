@@ -20,17 +20,24 @@ pub(super) type Pairs = Vec<(usize, usize)>;
 pub(super) enum Alignment {
     /// A common subsequence that is as long as possible.
     Longest,
+    /// Another one of these, where there are several: the texts are exchanged, so a line is added
+    /// where the first one removes another line, and the other way round.
+    LongestExchanged,
     /// Lines first that are rare in the base.
     Rarest,
 }
 
 impl Alignment {
     /// All of them. The first one is the fastest on texts that are unlike each other.
-    pub(super) const ALL: [Self; 2] = [Self::Longest, Self::Rarest];
+    pub(super) const ALL: [Self; 3] = [Self::Longest, Self::LongestExchanged, Self::Rarest];
 
     fn pairs(self, base: &Lines, side: &Lines) -> Pairs {
         match self {
             Self::Longest => equal_lines(Algorithm::Myers, base, side),
+            Self::LongestExchanged => {
+                let pairs = equal_lines(Algorithm::Myers, side, base);
+                pairs.into_iter().map(|(to, at)| (at, to)).collect()
+            }
             Self::Rarest => histogram::pairs(base, side),
         }
     }

@@ -54,6 +54,18 @@ fn a_copy_of_a_block_is_taken_back_where_it_certainly_is() {
 }
 
 #[test]
+fn a_line_that_may_have_been_moved_in_two_ways_is_not_merged() {
+    let of = |numbers: &str| -> Vec<u8> {
+        numbers.chars().flat_map(|number| format!("line {number}\n").into_bytes()).collect()
+    };
+    // Ours removed a 1 and added one at the end, or it moved a 0. For git it is the first, and the
+    // 1 at the end of theirs is the same one; for diff3 it is the second, and that 1 is one more.
+    let (base, ours, theirs) = (of("0000011011011"), of("00000011010111"), of("00000110110111"));
+    assert_eq!(merge(&base, &ours, &theirs), None);
+    assert_eq!(merge(&base, &theirs, &ours), None);
+}
+
+#[test]
 fn ends_of_lines_and_of_texts_are_part_of_them() {
     let cases: &[(&str, &str, &str, Option<&str>)] = &[
         ("", "", "", Some("")),
