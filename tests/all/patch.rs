@@ -335,15 +335,12 @@ fn what_cannot_be_said_does_not_stop_the_rest() {
         for name in ["1", "4", "9"] {
             trees.write(state, name, text);
         }
-        trees.write(state, "2 binary", [b"\0", text.as_bytes()].concat());
-        trees.write(state, "6 binary", [b"\0", text.as_bytes()].concat());
     }
-    // A binary file after headers that have no hunks, on which git would take it for theirs.
+    // A remark after headers that have no hunks, on which git would take it for theirs.
     trees.write("b", "5 empty", "");
     trees.write("b", "7 empty", "");
     fs::create_dir(trees.path("b").join("8 empty dir")).unwrap();
     let patch = String::from_utf8(trees.patch()).unwrap();
-    assert!(patch.contains("\nBinary files a/2 binary and b/2 binary differ\n"), "{patch}");
     assert!(patch.contains("\n# created directory: 8 empty dir\n"), "{patch}");
     for program in ["git", "patch"] {
         let place = trees.applied(program);
@@ -351,7 +348,51 @@ fn what_cannot_be_said_does_not_stop_the_rest() {
             let read = |dir: &Path| fs::read_to_string(dir.join(name)).unwrap();
             assert_eq!(read(&place), read(&trees.path("b")), "{program}: {name}");
         }
-        assert_eq!(fs::read(place.join("2 binary")).unwrap(), b"\0old\n");
+    }
+}
+
+#[test]
+fn git_refuses_a_patch_in_which_contents_are_missing_and_patch_does_the_rest() {
+    for (old, new) in [(Some("\0old"), Some("\0new")), (Some("\0old"), None), (None, Some("\0new"))]
+    {
+        let trees = Trees::new();
+        for (state, text, bytes) in [("a", "old\n", old), ("b", "new\n", new)] {
+            for name in ["1", "4", "9"] {
+                trees.write(state, name, text);
+            }
+            for name in ["2 binary", "6 binary"] {
+                if let Some(bytes) = bytes {
+                    trees.write(state, name, bytes);
+                }
+            }
+        }
+        trees.write("b", "5 empty", "");
+        trees.patch();
+        let place = trees.applied("patch");
+        for name in ["1", "4", "5 empty", "9"] {
+            let read = |dir: &Path| fs::read_to_string(dir.join(name)).unwrap();
+            assert_eq!(read(&place), read(&trees.path("b")), "{name}");
+        }
+        let binary = place.join("2 binary");
+        assert_eq!(fs::read_to_string(binary).ok().as_deref(), old);
+        // Forth and back, and nothing is half done.
+        for (state, flags) in [("a", &["apply"][..]), ("b", &["apply", "-R"])] {
+            let place = trees.path(&format!("refused in {state}"));
+            copy(&trees.path(state), &place);
+            let git = Command::new("git")
+                .args(flags)
+                .arg(trees.path("patch"))
+                .current_dir(&place)
+                .env("GIT_CEILING_DIRECTORIES", trees.temp.path())
+                .output()
+                .unwrap();
+            assert_eq!(git.status.code(), Some(1), "{git:?}");
+            assert!(git.stderr.starts_with(b"error: "), "{git:?}");
+            assert_eq!(
+                fs::read(place.join("1")).unwrap(),
+                fs::read(trees.path(state).join("1")).unwrap()
+            );
+        }
     }
 }
 
@@ -402,7 +443,9 @@ fn binary_contents_go_forth_and_back_with_git() {
     assert!(apply(&["-R"]) == before);
     assert!(apply(&[]) == after);
     // Without them, the patch says that it is not everything.
-    assert!(write(&[]).contains("the contents of 5 files are not in this patch"));
+    assert!(
+        write(&[]).contains("the contents of 5 files are not in this patch, and git refuses it")
+    );
 }
 
 fn contents(dir: &Path) -> std::collections::BTreeMap<PathBuf, Vec<u8>> {

@@ -443,7 +443,7 @@ fn write_to(
         DiffStyle::Patch | DiffStyle::BinaryPatch => {
             options.binary = style == DiffStyle::BinaryPatch;
             let left_out = write_patch_counting(out, differences, &options)?;
-            // A program that applies the patch skips them without a word.
+            // Git refuses such a patch, and `patch` skips them without a word.
             if left_out > 0 && !context.stdout_is_terminal {
                 context.warn(not_in_patch(left_out, options.binary));
             }
@@ -479,7 +479,7 @@ fn not_in_patch(count: usize, has_binary: bool) -> String {
     } else {
         "binary or too large; --binary puts binary files in, for `git apply`".to_owned()
     };
-    format!("the contents of {files} are not in this patch: {remedy}")
+    format!("the contents of {files} are not in this patch, and git refuses it: {remedy}")
 }
 
 /// The way to a path from a directory of the same project.

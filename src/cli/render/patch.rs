@@ -1,11 +1,13 @@
 //! Differences as a patch in git's format, which `git apply` and `patch -p1` both accept.
 //!
-//! Changes that such a patch cannot express are lines that start with `#`, and binary files are
-//! lines `Binary files a/x and b/x differ`, as git and diff write them, unless their contents are
-//! asked for ([`DiffOptions::binary`]). Both programs skip these lines: there is no `diff --git`
-//! header above them, because git refuses a whole patch in which a header announces contents that
-//! are not there. A remark that follows a header without hunks (an empty
-//! file, a mode) is set apart by a line `#`, or git would take it for part of that header.
+//! Changes that such a patch cannot express are lines that start with `#`, and both programs skip
+//! them. A remark that follows a header without hunks (an empty file, a mode) is set apart by a
+//! line `#`, or git would take it for part of that header.
+//!
+//! Contents that are not there (of binary files, unless they are asked for by
+//! [`DiffOptions::binary`], and of large ones) are a header and a line `Binary files a/x and b/x
+//! differ`, as git writes them. So git refuses the whole patch, and a part of an undo is never
+//! taken for all of it. `patch` skips them.
 //!
 //! `index` lines have git's blob ids, so `git apply --3way` works in a repository that knows the
 //! old contents; `patch` learns from them that a name is a symlink. Modes are git's: only whether
@@ -86,16 +88,14 @@ impl Patch<'_> {
             Contents::Binary(Texts { old, new }) if self.options.binary => {
                 self.binary(change, &old, &new)?;
             }
-            Contents::Binary(_) => {
-                self.left_out += 1;
+            Contents::Binary(Texts { old, new }) => {
                 self.unsaid_mode(change)?;
-                let (old, new) = names(change);
-                self.skipped(&[b"Binary files ", &*old, b" and ", &new, b" differ"].concat())?;
+                self.missing(change, [&old, &new])?;
             }
             Contents::TooLarge { old, new } => {
-                self.left_out += 1;
                 self.unsaid_mode(change)?;
                 self.remark(&Remark { text: too_large(old, new), name: change.name.clone() })?;
+                self.missing(change, [b"", b""])?;
             }
         }
         Ok(())
@@ -108,6 +108,19 @@ impl Patch<'_> {
         self.index(change, old, new, FULL_ID_DIGITS)?;
         self.after_bare_header = false;
         write_binary(self.out, old, new)
+    }
+
+    /// A file whose contents are not in the patch. Its ids are too short for git, which refuses it.
+    /// No id and no mode says that a file is new or gone, because `patch` would make or remove it.
+    fn missing(&mut self, change: &FileChange<'_>, contents: [&[u8]; 2]) -> io::Result<()> {
+        self.left_out += 1;
+        self.first_line(change)?;
+        let [old, new] = contents.map(blob_id);
+        let index = format!("index {}..{}", &old[..ID_DIGITS], &new[..ID_DIGITS]);
+        self.line(self.options.palette.header, index.as_bytes())?;
+        self.after_bare_header = false;
+        let (old, new) = names(change);
+        self.skipped(&[b"Binary files ", &*old, b" and ", &new, b" differ"].concat())
     }
 
     fn index(
@@ -151,9 +164,7 @@ impl Patch<'_> {
 
     fn header(&mut self, change: &FileChange<'_>) -> io::Result<()> {
         let style = self.options.palette.header;
-        let old_name = quoted_word("a/", change.old_name());
-        let new_name = quoted_word("b/", &change.name);
-        self.line(style, &[b"diff --git ", &*old_name, b" ", &new_name].concat())?;
+        self.first_line(change)?;
         let mode = |state| format!("{:06o}", git_mode(state));
         match (change.old.map(mode), change.new.map(mode)) {
             (None, Some(new)) => self.line(style, format!("new file mode {new}").as_bytes())?,
@@ -168,6 +179,13 @@ impl Patch<'_> {
         self.line(style, format!("similarity index {percent}%").as_bytes())?;
         self.line(style, &[b"rename from ", &*quoted_word("", from)].concat())?;
         self.line(style, &[b"rename to ", &*quoted_word("", &change.name)].concat())
+    }
+
+    fn first_line(&mut self, change: &FileChange<'_>) -> io::Result<()> {
+        let old_name = quoted_word("a/", change.old_name());
+        let new_name = quoted_word("b/", &change.name);
+        let line = [b"diff --git ", &*old_name, b" ", &new_name].concat();
+        self.line(self.options.palette.header, &line)
     }
 
     fn hunks(&mut self, old: &[u8], new: &[u8]) -> io::Result<()> {
@@ -343,8 +361,13 @@ mod tests {
         diff.max_file_bytes = 1024;
         assert_eq!(
             patch(&diff),
-            "# permissions 0644 -> 0755: bin\nBinary files a/bin and b/bin differ\n\
+            "# permissions 0644 -> 0755: bin\n\
+             diff --git a/bin b/bin\nindex daa8f618e0..10f50c4d4b\n\
+             Binary files a/bin and b/bin differ\n\
              # too large to compare (1 B -> 2.0 KiB): large\n\
+             diff --git a/large b/large\nindex e69de29bb2..e69de29bb2\n\
+             Binary files a/large and b/large differ\n\
+             diff --git a/new.bin b/new.bin\nindex e69de29bb2..f76dd238ad\n\
              Binary files /dev/null and b/new.bin differ\n"
         );
     }
