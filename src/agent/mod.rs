@@ -38,6 +38,6 @@ pub use journal::{Journal, Mishap};
 pub use news::Known;
 pub use outside::{NamedPath, look_at};
 pub use place::{is_of_system, project_of};
-pub use recorder::{RecordStepError, Recorder, record_actions};
+pub use recorder::{FindElsewhere, RecordStepError, Recorder, record_actions};
 pub use spool::{Kept, Spool, SpoolError, SpooledEvent};
 pub use state::{Action, AgentState};

@@ -1,7 +1,7 @@
 //! The recorder of the actions: finds or begins the session of an agent session, and takes its
 //! steps.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -68,6 +68,10 @@ pub struct Recorder {
     pub request: RecordRequest,
 }
 
+/// Finds the paths elsewhere that belong to a project and are recorded with it: the git directory
+/// of a linked worktree or of a submodule. A failure there is the finder's to tell.
+pub type FindElsewhere<'a> = &'a dyn Fn(&Path) -> Vec<PathBuf>;
+
 /// The session of an agent session.
 struct Opened {
     manager: SnapshotManager,
@@ -76,7 +80,8 @@ struct Opened {
 }
 
 impl Recorder {
-    /// Handles an event. `settle` may change a step when its state is captured.
+    /// Handles an event. `settle` may change a step when its state is captured. `elsewhere` is
+    /// asked when a session begins.
     ///
     /// # Errors
     /// Why a step is not recorded. The state goes on all the same.
@@ -85,10 +90,11 @@ impl Recorder {
         kept: &mut Kept,
         event: &Event,
         settle: &dyn Fn(&mut Step),
+        elsewhere: FindElsewhere<'_>,
     ) -> Result<(), RecordStepError> {
         let mut opened = None;
         if kept.session.is_none() && !kept.is_refused() {
-            opened = Some(self.find_or_begin(kept, event)?);
+            opened = Some(self.find_or_begin(kept, event, elsewhere)?);
         }
         let actions = kept.agent.advance(event);
         if actions.is_empty() || kept.is_refused() {
@@ -96,7 +102,7 @@ impl Recorder {
         }
         let opened = match opened {
             Some(opened) => opened,
-            None => self.open(kept, event)?,
+            None => self.open(kept, event, elsewhere)?,
         };
         let session = opened.manager.session();
         // The client may not wait for the state before its call.
@@ -110,7 +116,12 @@ impl Recorder {
         Ok(())
     }
 
-    fn open(&self, kept: &mut Kept, event: &Event) -> Result<Opened, RecordStepError> {
+    fn open(
+        &self,
+        kept: &mut Kept,
+        event: &Event,
+        elsewhere: FindElsewhere<'_>,
+    ) -> Result<Opened, RecordStepError> {
         if let Some(id) = &kept.session {
             match SessionDir::open(&self.request.root.join(id)) {
                 Ok(session) => {
@@ -121,7 +132,7 @@ impl Recorder {
                 Err(error) => return Err(error.into()),
             }
         }
-        self.find_or_begin(kept, event)
+        self.find_or_begin(kept, event, elsewhere)
     }
 
     fn manager(&self, session: &SessionDir) -> Result<SnapshotManager, RecordStepError> {
@@ -133,7 +144,12 @@ impl Recorder {
     }
 
     /// Looks through the manifests, and begins a session where none is of this agent session.
-    fn find_or_begin(&self, kept: &mut Kept, event: &Event) -> Result<Opened, RecordStepError> {
+    fn find_or_begin(
+        &self,
+        kept: &mut Kept,
+        event: &Event,
+        elsewhere: FindElsewhere<'_>,
+    ) -> Result<Opened, RecordStepError> {
         let agent =
             AgentSession { client: event.client.clone(), session_id: event.session_id.clone() };
         let catalog = Catalog::new(self.request.root.clone(), []);
@@ -148,7 +164,7 @@ impl Recorder {
                 return Ok(Opened { manager: self.manager(&session)?, is_fresh: false });
             }
         }
-        let begun = self.begin(event, agent);
+        let begun = self.begin(event, agent, elsewhere);
         match &begun {
             Ok(recording) => {
                 kept.session = Some(recording.session_id());
@@ -159,15 +175,21 @@ impl Recorder {
         Ok(Opened { manager: begun?.manager().clone(), is_fresh: true })
     }
 
-    fn begin(&self, event: &Event, agent: AgentSession) -> Result<Recording, RecordStepError> {
+    fn begin(
+        &self,
+        event: &Event,
+        agent: AgentSession,
+        elsewhere: FindElsewhere<'_>,
+    ) -> Result<Recording, RecordStepError> {
         let cwd = event.cwd.as_deref().unwrap_or(Path::new("/"));
         let home = std::env::home_dir();
         sys::real_path(cwd).map_err(RecordStepError::Unreachable)?;
         let project = project_of(cwd, home.as_deref())
             .ok_or_else(|| RecordStepError::NoProject { place: Shown::path(cwd).to_string() })?;
         let shown = Shown::path(&project).to_string();
+        let elsewhere = elsewhere(&project);
         let request = RecordRequest {
-            tracked_paths: vec![project],
+            tracked_paths: std::iter::once(project).chain(elsewhere).collect(),
             command: vec![event.client.clone().into()],
             ..self.request.clone()
         };

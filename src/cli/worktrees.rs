@@ -156,8 +156,7 @@ impl Finder<'_> {
             return;
         }
         let common = Shown::path(&linked.common);
-        let tables = linked.common.join(REFTABLE);
-        let has_tables = sys::leads_to_dir(&tables);
+        let has_tables = sys::leads_to_dir(&linked.common.join(REFTABLE));
         self.context.say(format_args!(
             "a git worktree: the command can write objects, refs and logs of its repository \
              {common}"
@@ -189,11 +188,7 @@ impl Finder<'_> {
         if !self.is_recorded {
             return;
         }
-        found.tracked.push(linked.own.clone());
-        if has_tables {
-            // They hold the refs of all, in files that no work tree has for itself.
-            found.tracked.push(tables);
-        }
+        found.tracked.extend(own_parts(linked));
         match linked.branch_file() {
             Ok(branch) => found.tracked.extend(branch),
             Err(error) => {
@@ -224,6 +219,31 @@ impl Finder<'_> {
             found.tracked.push(git_dir.to_owned());
         }
     }
+}
+
+/// The paths elsewhere that a recording of a work tree without walls takes along: its git
+/// directory, or of a linked one the parts that are its own. `top` has no symlink.
+///
+/// # Errors
+/// When the branch of a linked work tree gets no file of its own: then its commits would come back
+/// by half.
+pub(super) fn recorded_with(top: &Path) -> sys::Result<Vec<PathBuf>> {
+    let mut found = match Repository::at(top) {
+        Some(Repository::Linked(linked)) => {
+            own_parts(&linked).chain(linked.branch_file()?).collect()
+        }
+        Some(Repository::Separate(git_dir)) if names(&git_dir, top) => vec![git_dir],
+        _ => Vec::new(),
+    };
+    found.retain(|path: &PathBuf| !path.starts_with(top));
+    Ok(found)
+}
+
+/// The recorded parts of a linked work tree, but for its branch.
+fn own_parts(linked: &LinkedWorktree) -> impl Iterator<Item = PathBuf> + use<> {
+    // They hold the refs of all, in files that no work tree has for itself.
+    let tables = Some(linked.common.join(REFTABLE)).filter(|path| sys::leads_to_dir(path));
+    std::iter::once(linked.own.clone()).chain(tables)
 }
 
 /// Whether the settings of a git directory name a work tree as theirs (`core.worktree`).

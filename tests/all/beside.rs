@@ -343,7 +343,8 @@ fn an_agent_in_a_linked_work_tree_works_on_the_repository_too() {
     let log = || git(&fixture, &project, &["log", "--all", "--format=%s"]).success().stdout;
     let before = log();
     let list = fixture.nono(&["list", "--path", ".", "--json"]).success().json();
-    let id = list[0]["session_id"].as_str().unwrap();
+    let is_mine = |session: &&Value| session["agent"]["client"] == "claude-code";
+    let id = list.as_array().unwrap().iter().find(is_mine).unwrap()["session_id"].as_str().unwrap();
     fixture.nono(&["undo", id, "--yes"]).fails(1, ".git may be the work of session");
     assert_eq!(log(), before);
     // Files alone are the agent's.

@@ -5,8 +5,11 @@ use std::fs;
 use std::os::unix::fs::{chown, symlink};
 use std::path::{Path, PathBuf};
 
+use serde_json::json;
+
 use crate::fixture::{Finished, Fixture, finished};
 use crate::git_history::{git, settings};
+use crate::hooks::Agent;
 use crate::not_run::not_run;
 
 /// A fixture with a repository `main` of two commits.
@@ -345,4 +348,73 @@ fn below_the_top_of_a_linked_work_tree_history_can_be_read() {
     let run = record_in(&fixture, &top.join("deep"), &[], script).success();
     assert_eq!(run.stdout.lines().count(), 2, "{}", run.stderr);
     assert!(run.says("the top of the repository is above"), "{}", run.stderr);
+}
+
+fn linked(fixture: &Fixture) -> PathBuf {
+    let top = fixture.path("linked");
+    run_git(fixture, &fixture.path("main"), &["worktree", "add", "-q", text(&top), "feature"]);
+    top
+}
+
+/// Where agents have their work trees.
+fn linked_in_the_project(fixture: &Fixture) -> PathBuf {
+    let (main, top) = (fixture.path("main"), fixture.path("main/.claude/worktrees/x"));
+    run_git(fixture, &main, &["worktree", "add", "-q", text(&top), "feature"]);
+    run_git(fixture, &main, &["pack-refs", "--all"]);
+    top
+}
+
+fn linked_of_reftables(fixture: &Fixture) -> PathBuf {
+    let (main, top) = (fixture.path("tables"), fixture.path("linked"));
+    fs::create_dir(&main).unwrap();
+    if git(fixture, &main, &["init", "-q", "--ref-format=reftable"]).code != 0 {
+        not_run("git has no reftables");
+        return linked(fixture);
+    }
+    run_git(fixture, &main, &["commit", "-q", "--allow-empty", "-m", "base"]);
+    run_git(fixture, &main, &["worktree", "add", "-q", text(&top)]);
+    top
+}
+
+#[test]
+fn what_is_recorded_without_walls_has_the_git_directory_elsewhere_too() {
+    let layouts: [(&str, Layout); 5] = [
+        ("linked", linked),
+        ("linked in the project", linked_in_the_project),
+        ("linked, of reftables", linked_of_reftables),
+        ("submodule", submodule),
+        ("separate", |fixture| named(fixture, separate(fixture))),
+    ];
+    for (layout, make) in layouts {
+        // The commit of an agent.
+        let fixture = with_repository();
+        let top = make(&fixture);
+        let before = told(&fixture, &top);
+        let agent = Agent::new(&fixture, "claude-code");
+        let within = |more: serde_json::Value| {
+            let mut event = json!({"cwd": top, "tool_name": "Bash", "tool_use_id": "commit"});
+            event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            event
+        };
+        agent.hook("SessionStart", &within(json!({"source": "startup"})));
+        agent.hook("PreToolUse", &within(json!({"tool_input": {"command": COMMIT}})));
+        fs::write(top.join("x"), "x").unwrap();
+        run_git(&fixture, &top, &["add", "x"]);
+        run_git(&fixture, &top, &["commit", "-qm", "of the agent"]);
+        agent.hook("PostToolUse", &within(json!({"tool_input": {"command": COMMIT}})));
+        agent.hook("SessionEnd", &within(json!({"reason": "other"})));
+        let after = told(&fixture, &top);
+        assert!(after.contains("of the agent"), "{layout}: {after}");
+        nono_in(&fixture, &top, &["undo", "--yes"]).success();
+        assert_eq!(told(&fixture, &top), before, "{layout}");
+        run_git(&fixture, &top, &["fsck", "--strict"]);
+        nono_in(&fixture, &top, &["redo", "--yes"]).success();
+        assert_eq!(told(&fixture, &top), after, "{layout}");
+        // A state that was asked for.
+        let taken = nono_in(&fixture, &top, &["snapshot", "--json"]).success().json();
+        let state = format!("{}/0", taken["session_id"].as_str().unwrap());
+        run_git(&fixture, &top, &["commit", "-q", "--allow-empty", "-m", "later"]);
+        nono_in(&fixture, &top, &["restore", &state, "--yes", "--force"]).success();
+        assert_eq!(told(&fixture, &top), after, "{layout}");
+    }
 }

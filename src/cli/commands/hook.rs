@@ -28,6 +28,7 @@ use crate::cli::error::CliError;
 use crate::cli::inside::fork_around;
 use crate::cli::retention;
 use crate::cli::unrecorded_changes::unrecorded_of;
+use crate::cli::worktrees;
 use crate::config::{FlagSettings, Settings};
 use crate::sandbox::is_inside;
 use nono_engine::diff::relative_to_roots;
@@ -286,8 +287,9 @@ fn try_work(
                 journal.note_by_design(&event.client, &line);
             }
         };
+        let elsewhere = |project: &Path| elsewhere_of(project, &event.client, journal);
         let was_known = kept.session.is_some();
-        if let Err(error) = recorder.handle(kept, event, &settle) {
+        if let Err(error) = recorder.handle(kept, event, &settle, &elsewhere) {
             journal.note_unrecorded(&event.client, &error);
         }
         if let Some(id) = kept.session.as_ref().filter(|_| !was_known)
@@ -313,6 +315,18 @@ fn try_work(
         retention.finish(root, &settings, true, context);
     }
     Ok(())
+}
+
+/// The git directory of a project, where it lies elsewhere. Without it the files are recorded all
+/// the same.
+fn elsewhere_of(project: &Path, client: &str, journal: &Journal) -> Vec<PathBuf> {
+    worktrees::recorded_with(project).unwrap_or_else(|error| {
+        journal.note(
+            client,
+            &format_args!("commits in {} are not recorded: {error}", Shown::path(project)),
+        );
+        Vec::new()
+    })
 }
 
 /// Leaves the news for the hook of a prompt. The first look has none.

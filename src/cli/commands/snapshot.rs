@@ -22,6 +22,7 @@ use crate::cli::preflight;
 use crate::cli::progress::Bar;
 use crate::cli::render::{Palette, byte_size, summary_line};
 use crate::cli::snapshot_report::{NAMED_UNSTABLE, SnapshotReport};
+use crate::cli::worktrees::recorded_with;
 use crate::config::{Settings, expand_patterns};
 use crate::sandbox::is_inside;
 use nono_engine::byte_path;
@@ -116,8 +117,7 @@ pub(in crate::cli) fn run(args: &SnapshotArgs, store: &StoreArgs, context: &Cont
             }
         }
         None => {
-            let tracked_paths =
-                if args.path.is_empty() { vec![sys::current_dir()?] } else { args.path.clone() };
+            let tracked_paths = tracked_paths(&args.path, context)?;
             let request = RecordRequest {
                 root: catalog.root().to_owned(),
                 command: Vec::new(),
@@ -144,6 +144,20 @@ pub(in crate::cli) fn run(args: &SnapshotArgs, store: &StoreArgs, context: &Cont
     report_left_out(&manifest, &session.id(), None, context);
     report_idle_patterns(&args.capture.rollback_exclude, &[&manifest], context);
     print(&SnapshotReport::of(&session, &manifest, comparison), args.json, context)
+}
+
+/// The given paths, or the current directory, with the git directories elsewhere of each.
+fn tracked_paths(given: &[PathBuf], context: &Context) -> Result<Vec<PathBuf>, CliError> {
+    let given = if given.is_empty() { vec![sys::current_dir()?] } else { given.to_vec() };
+    // A path that cannot be resolved is refused where it is recorded.
+    let tops = given.iter().filter_map(|path| sys::real_path(path).ok());
+    let elsewhere = tops.map(|top| recorded_with(&top)).filter_map(|found| {
+        found
+            .inspect_err(|error| context.warn(format_args!("commits are not recorded: {error}")))
+            .ok()
+    });
+    let elsewhere: Vec<PathBuf> = elsewhere.flatten().collect();
+    Ok([given, elsewhere].concat())
 }
 
 /// The socket of the supervisor, inside of a recorded command, unless the arguments mean something
