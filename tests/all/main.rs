@@ -75,6 +75,7 @@ mod model;
 mod mount;
 mod mount_command;
 mod mount_tools;
+mod moved_clock;
 mod naming;
 mod new_user;
 mod newest_version;

@@ -65,11 +65,14 @@ pub fn recorded_by_others(
     own: &str,
     since: Timestamp,
 ) -> Result<bool, ManifestError> {
+    // A restore of the future happened under a wrong clock.
+    let now = Timestamp::now();
     for session in SessionDir::all_below(root)? {
         let Ok(metadata) = session.metadata() else { continue };
         let is_writer = session.id() != own
             && matches!(metadata.origin, SessionOrigin::Run | SessionOrigin::Agent);
-        let is_restored = metadata.restores.iter().any(|restore| restore.at > since);
+        let is_restored =
+            metadata.restores.iter().any(|restore| restore.at > since && restore.at <= now);
         let is_written = || {
             let last = session.last_written().ok().flatten().and_then(FileTime::timestamp);
             last.is_some_and(|last| last > since)

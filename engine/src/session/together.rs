@@ -49,12 +49,17 @@ pub fn worked_meanwhile(
     tracked: &[PathBuf],
 ) -> Result<Vec<SessionSummary>, CatalogError> {
     let beside = session.metadata()?.beside;
+    // A session of the future ran under a clock that was put back since.
+    let now = Timestamp::now();
     let mut others = catalog.listed()?.sessions;
     others.retain(|other| {
         // One without an end that does not run now may have ended long before.
         let worked = match other.ended {
-            Some(ended) => ended > began,
-            None => other.status == SessionStatus::Running || other.started > began,
+            Some(ended) => ended > began && other.started <= now,
+            None => {
+                other.status == SessionStatus::Running
+                    || (other.started > began && other.started <= now)
+            }
         };
         other.origin == SessionOrigin::Run
             && other.session_id != session.id()
@@ -75,6 +80,7 @@ pub fn restored_meanwhile(
     began: Timestamp,
     tracked: &[PathBuf],
 ) -> Result<Vec<SessionSummary>, CatalogError> {
+    let now = Timestamp::now();
     let mut others = catalog.listed()?.sessions;
     others.retain(|other| {
         let is_other = other.session_id != session.id()
@@ -82,7 +88,8 @@ pub fn restored_meanwhile(
         // One that cannot be read is named by lists.
         let metadata =
             is_other.then(|| catalog.open(&other.session_id).ok()?.metadata().ok()).flatten();
-        metadata.is_some_and(|it| it.restores.iter().any(|restore| restore.at > began))
+        let is_meanwhile = |at: Timestamp| at > began && at <= now;
+        metadata.is_some_and(|it| it.restores.iter().any(|restore| is_meanwhile(restore.at)))
     });
     Ok(others)
 }

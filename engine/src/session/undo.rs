@@ -188,10 +188,13 @@ impl History {
     /// # Errors
     /// Why there is none; or that a manifest cannot be read.
     pub fn redo(&self) -> Result<Result<Redo, NoRedo>, ManifestError> {
+        // A restore of the future happened under a wrong clock, and comes before all others.
+        let now = Timestamp::now();
+        let recency = |record: &RestoreRecord| (record.at <= now, record.at);
         let mut last: Option<(RestoreRecord, &(SessionSummary, SessionDir))> = None;
         for of in self.here.iter().chain(&self.restored) {
             let Some(record) = standing(&of.1.metadata()?.restores).pop() else { continue };
-            if last.as_ref().is_none_or(|(known, _)| known.at < record.at) {
+            if last.as_ref().is_none_or(|(known, _)| recency(known) < recency(&record)) {
                 last = Some((record, of));
             }
         }
@@ -203,7 +206,7 @@ impl History {
         let Some(safety_snapshot) = record.safety_snapshot else {
             return Ok(Err(NoRedo::NothingKept { session_id }));
         };
-        if let Some(by) = self.recorded_since(&record, summary)? {
+        if let Some(by) = self.recorded_since(&record, summary, now)? {
             return Ok(Err(NoRedo::Cleared { by, session_id, safety_snapshot }));
         }
         let is_undo =
@@ -213,14 +216,16 @@ impl History {
     }
 
     /// The session that has something new of the same files since a restore, if there is one: a run
-    /// that is at work or changed something, or a snapshot with changes.
+    /// that is at work or changed something, or a snapshot with changes. The future is not since.
     fn recorded_since(
         &self,
         record: &RestoreRecord,
         of: &SessionSummary,
+        now: Timestamp,
     ) -> Result<Option<String>, ManifestError> {
         let is_run = |other: &&SessionSummary| {
             other.started > record.at
+                && other.started <= now
                 && !other.received
                 && other.origin == SessionOrigin::Run
                 && other.may_have_changed()
@@ -239,6 +244,9 @@ impl History {
             let numbers = session.recorded_numbers()?;
             for number in numbers.into_iter().rev().take_while(|number| *number > 0) {
                 let manifest = session.manifest(number)?.manifest;
+                if manifest.timestamp > now {
+                    continue;
+                }
                 if manifest.timestamp <= record.at {
                     break;
                 }
