@@ -25,7 +25,7 @@ struct Manager {
     made: &'static str,
 }
 
-const MANAGERS: [Manager; 7] = [
+const MANAGERS: [Manager; 10] = [
     Manager {
         program: "npm",
         used: &[".npm/_cacache", ".npm/_logs"],
@@ -46,6 +46,18 @@ const MANAGERS: [Manager; 7] = [
         project: node_project,
         script: "yarn install --offline && node -e 'console.log(require(\"dep\"))'",
         made: "yarn.lock",
+    },
+    // Yarn since its version 2, which has its cache elsewhere.
+    Manager {
+        program: "yarn.js",
+        used: &[".yarn/berry/cache", ".cache"],
+        project: |fixture| {
+            node_project(fixture);
+            fixture.write("yarn.lock", "");
+        },
+        script: "export YARN_ENABLE_NETWORK=0; yarn.js install && \
+                 yarn.js node -e 'console.log(require(\"dep\"))'",
+        made: ".pnp.cjs",
     },
     Manager {
         program: "bun",
@@ -91,6 +103,30 @@ const MANAGERS: [Manager; 7] = [
         script: "cargo run --offline",
         made: "Cargo.lock",
     },
+    Manager {
+        program: "go",
+        used: &["go/pkg/mod", "go/bin", ".cache/go-build"],
+        project: |fixture| {
+            fixture.write("proxy.py", PROXY);
+            fixture.write("go.mod", "module app\n\ngo 1.18\n\nrequire example.com/dep v1.0.0\n");
+            let main = "package main\n\nimport (\n\t\"fmt\"\n\n\t\"example.com/dep\"\n)\n\n\
+                        func main() { fmt.Println(dep.Text) }\n";
+            fixture.write("main.go", main);
+        },
+        script: "/usr/bin/python3 proxy.py && export GOPROXY=\"file://$PWD/proxy\" GONOSUMDB=* \
+                 GOTOOLCHAIN=local GOFLAGS=-mod=mod && go run .",
+        made: "go.sum",
+    },
+    Manager {
+        program: "gradle",
+        used: &[".gradle/caches", ".gradle/wrapper"],
+        project: |fixture| {
+            fixture.write("build.gradle", "task hello { doLast { println 'works' } }\n");
+        },
+        // Java asks the list of users for the home, and not the variable.
+        script: "export GRADLE_USER_HOME=\"$HOME/.gradle\"; gradle --offline --no-daemon -q hello",
+        made: ".gradle",
+    },
 ];
 
 /// Writes a wheel of a package `dep`.
@@ -103,6 +139,22 @@ with zipfile.ZipFile("dep-1-py3-none-any.whl", "w") as wheel:
     tags = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     wheel.writestr(info + "WHEEL", tags)
     wheel.writestr(info + "RECORD", "dep.py,,\n")
+"#;
+
+/// Writes a proxy of modules, with one module.
+const PROXY: &str = r#"
+import os, zipfile
+os.makedirs("proxy/example.com/dep/@v")
+at = "proxy/example.com/dep/@v/"
+mod = "module example.com/dep\n"
+texts = {"list": "v1.0.0\n", "v1.0.0.info": '{"Version": "v1.0.0"}', "v1.0.0.mod": mod}
+for name, text in texts.items():
+    with open(at + name, "w") as file:
+        file.write(text)
+with zipfile.ZipFile(at + "v1.0.0.zip", "w") as module:
+    module.writestr("example.com/dep@v1.0.0/go.mod", mod)
+    source = 'package dep\n\nconst Text = "works"\n'
+    module.writestr("example.com/dep@v1.0.0/dep.go", source)
 "#;
 
 /// A project whose dependency is an archive beside it, which goes through the cache of a package
@@ -136,6 +188,7 @@ fn places(program: &str) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let mut trees = Vec::new();
     if installed.exists() {
         of_programs.extend([installed.join("node_modules/.bin"), installed.join("uv/bin")]);
+        of_programs.push(installed.join("berry/node_modules/@yarnpkg/cli-dist/bin"));
         trees.push(installed);
     }
     // The one that builds the tests: `~/.cargo/bin` has a link to a program that looks in the home.
