@@ -2,7 +2,8 @@
 //!
 //! A command works in your directories; the state before and after is recorded, content-addressed
 //! and tamper-evident. [`snapshot`] captures, [`restore`] brings back, [`diff`] compares,
-//! [`verify`] proves, [`gc`] reclaims, and [`session`] keeps the recordings of a store together.
+//! [`verify`] proves, [`gc`] reclaims, [`session`] keeps the recordings of a store together, and a
+//! [`job`] is a way back that a person asked for: planned, asked about, carried out.
 //! Nothing here prints, asks, exits or uses a network. `ARCHITECTURE.md` has the map.
 //!
 //! ```no_run
@@ -38,6 +39,7 @@ pub mod gc;
 pub mod git;
 pub mod history;
 pub mod import;
+pub mod job;
 #[doc(hidden)]
 pub mod layout;
 #[doc(hidden)]

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// Each module imports only from those before it; `ARCHITECTURE.md` draws the same order.
-const ORDER: [&str; 29] = [
+const ORDER: [&str; 30] = [
     "counted",
     "path_text",
     "byte_path",
@@ -30,6 +30,7 @@ const ORDER: [&str; 29] = [
     "import",
     "gc",
     "session",
+    "job",
     "events",
     "fork",
     "browse",

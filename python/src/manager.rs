@@ -25,7 +25,7 @@ use crate::progress::Counter;
 use crate::recovery::RecoveryReport;
 use crate::repairing::RepairReport;
 use crate::report::VerifyReport;
-use crate::restoring::{Asked, RestoreReport};
+use crate::restoring::{Asked, RestoreReport, job};
 use crate::values::{Change, ContentHash, changes, texts};
 
 /// Records states of directories and files in a session, and brings them back.
@@ -91,11 +91,11 @@ impl SnapshotManager {
         py: Python<'_>,
         operation: &'static str,
         number: u64,
-        options: &RestoreOptions,
+        options: RestoreOptions,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<RestoreReport> {
         let planned = self.call_telling(py, operation, progress, |engine| {
-            Ok(engine.plan_restore(number, options)?)
+            Ok(job(engine, number, options)?.plan()?.report.restore)
         })?;
         Ok(RestoreReport::of(planned))
     }
@@ -216,7 +216,10 @@ impl SnapshotManager {
     /// both instead.
     fn restore_to(&self, py: Python<'_>, snapshot_number: Count) -> PyResult<Vec<Change>> {
         let number = snapshot_number.0;
-        Ok(changes(self.call(py, "restore_to", |engine| Ok(engine.restore_to(number)?))?))
+        let done = self.call(py, "restore_to", |engine| {
+            Ok(job(engine, number, RestoreOptions::default())?.run()?.restore.into_changes()?)
+        })?;
+        Ok(changes(done))
     }
 
     /// Brings a snapshot back, or a part of it, and reports the restored and the skipped paths:
@@ -269,10 +272,10 @@ impl SnapshotManager {
         let number = snapshot.0;
         let Some(to) = to else {
             if dry_run {
-                return self.plan(py, "restore", number, &options, progress);
+                return self.plan(py, "restore", number, options, progress);
             }
             let report = self.call_telling(py, "restore", progress, |engine| {
-                Ok(engine.restore_with(number, &options)?)
+                Ok(job(engine, number, options)?.run()?.restore)
             })?;
             return Ok(RestoreReport::of(report));
         };
@@ -315,7 +318,7 @@ impl SnapshotManager {
     ) -> PyResult<RestoreReport> {
         let safety_snapshot = true;
         let asked = Asked { paths, exclude, only, on_conflict, safety_snapshot, with_privileges };
-        self.plan(py, "plan_restore", snapshot.0, &asked.options()?, progress)
+        self.plan(py, "plan_restore", snapshot.0, asked.options()?, progress)
     }
 
     /// Whether a restore of this session was interrupted: its process was killed, or the machine
@@ -350,8 +353,10 @@ impl SnapshotManager {
         snapshot_number: Count,
     ) -> PyResult<Vec<Change>> {
         let number = snapshot_number.0;
-        let found = self
-            .call(py, "compute_restore_diff", |engine| Ok(engine.compute_restore_diff(number)?))?;
+        let found = self.call(py, "compute_restore_diff", |engine| {
+            let plan = job(engine, number, RestoreOptions::default())?.plan()?;
+            Ok(plan.report.restore.changes)
+        })?;
         Ok(changes(found))
     }
 

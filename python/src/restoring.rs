@@ -5,9 +5,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use nono_engine::diff::{ChangeType, Lost};
+use nono_engine::job::{JobKind, RestoreJob};
 use nono_engine::restore::{
-    self, CopyReport, KeepBefore, OnConflict, RestoreOptions, Selection, Skipped,
+    self, CopyReport, KeepBefore, OnConflict, RestoreError, RestoreOptions, Selection, Skipped,
 };
+use nono_engine::snapshot::SnapshotManager;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -74,6 +76,17 @@ impl Asked {
             ..RestoreOptions::default()
         })
     }
+}
+
+/// The restore of a snapshot.
+pub(crate) fn job(
+    engine: &SnapshotManager,
+    number: u64,
+    options: RestoreOptions,
+) -> Result<RestoreJob, RestoreError> {
+    let mut job = RestoreJob::new(engine.clone(), JobKind::Restore(number))?;
+    job.choose(|chosen| *chosen = options);
+    Ok(job)
 }
 
 /// The left-out paths that cannot come back, with the end of each; no rebuildable ones.

@@ -388,6 +388,7 @@ impl From<RestoreError> for CliError {
                      to a state; {NONO} steps {id} says which are there"
                 ))
             }
+            RestoreError::ChangedNothing { .. } => Self::failed("the last undo changed nothing"),
             RestoreError::RunAtWork { .. } => Self::failed(message).with_hint(
                 "wait until it has ended; --force restores while it works, and it may write on",
             ),

@@ -17,11 +17,10 @@ use crate::agent::{AgentState, Caller, Spool};
 use crate::cli::render::{Palette, change_mark, summary_line};
 use nono_engine::byte_path;
 use nono_engine::diff::Change;
+use nono_engine::job::{JobKind, RestoreJob};
 use nono_engine::path_text::Shown;
 use nono_engine::progress::NoProgress;
-use nono_engine::restore::{
-    Conflict, OnConflict, RestoreError, RestoreOptions, RestoreReport, Selection, Skipped,
-};
+use nono_engine::restore::{Conflict, OnConflict, RestoreError, RestoreReport, Selection, Skipped};
 use nono_engine::session::{
     RecordRequest, Recording, SessionStatus, SessionSummary, check_label, steps,
 };
@@ -116,9 +115,7 @@ impl Workspace {
         &self,
         arguments: &RestoreArguments,
     ) -> Result<Answer, ToolError> {
-        let (manager, number, mut options) = self.asked(arguments)?;
-        self.name_exactly(&manager, number, &mut options)?;
-        let report = manager.plan_restore(number, &options)?;
+        let report = self.job(arguments)?.plan()?.report.restore;
         let page = Page { cursor: arguments.cursor.as_deref(), limit: arguments.limit };
         self.report("A restore would do this", &report, page)
     }
@@ -136,14 +133,13 @@ impl Workspace {
                 "cursor: a restore has one page; preview_restore and show_changes have more";
             return Err(ToolError::arguments(reason));
         }
-        let (manager, number, mut options) = self.asked(arguments)?;
-        self.name_exactly(&manager, number, &mut options)?;
-        let report = manager.restore_with(number, &options).map_err(|error| match error {
+        let done = self.job(arguments)?.run().map_err(|error| match error {
             RestoreError::RunAtWork { session, .. } => ToolError::Refused(format!(
                 "session {session} is running on these paths; nothing was changed"
             )),
             error => error.into(),
         })?;
+        let report = done.restore;
         let head = match report.is_refused() {
             true => "Nothing was changed, because of conflicts; this is what was asked for",
             false => "Restored",
@@ -152,10 +148,7 @@ impl Workspace {
     }
 
     /// The request, checked.
-    fn asked(
-        &self,
-        arguments: &RestoreArguments,
-    ) -> Result<(SnapshotManager, u64, RestoreOptions), ToolError> {
+    fn job(&self, arguments: &RestoreArguments) -> Result<RestoreJob, ToolError> {
         let paths = self.paths(&arguments.paths)?;
         let project = self.project.as_os_str().as_bytes();
         if paths.is_empty() || paths.iter().any(|path| path == project) {
@@ -171,40 +164,39 @@ impl Workspace {
         let named = self.state(Some(&arguments.at))?;
         let number = named.recorded()?;
         let paths = paths.iter().map(|path| PathBuf::from(nono_engine::path_text::to_path(path)));
-        let options = RestoreOptions {
-            on_conflict: match arguments.on_conflict {
+        let job = RestoreJob::new(named.manager, JobKind::Restore(number))?;
+        let mut job = job.in_catalog(&self.catalog);
+        job.choose(|options| {
+            options.selection.paths = paths.collect();
+            options.keep_commits = true;
+        });
+        self.name_exactly(&mut job)?;
+        job.choose(|options| {
+            options.on_conflict = match arguments.on_conflict {
                 Conflicts::Refuse => OnConflict::Refuse,
                 Conflicts::KeepNewer => OnConflict::KeepNewer,
                 Conflicts::Overwrite => OnConflict::Overwrite,
-            },
-            selection: Selection { paths: paths.collect(), ..Selection::default() },
-            keep_commits: true,
-            ..RestoreOptions::default()
-        };
-        Ok((named.manager, number, options))
+            };
+        });
+        Ok(job)
     }
 
     /// Takes names with the signs of globs for what they are: names. What lies below them is named
     /// one by one, because a selection of paths would read them as globs.
-    fn name_exactly(
-        &self,
-        manager: &SnapshotManager,
-        number: u64,
-        options: &mut RestoreOptions,
-    ) -> Result<(), ToolError> {
-        let paths = &options.selection.paths;
+    fn name_exactly(&self, job: &mut RestoreJob) -> Result<(), ToolError> {
+        let paths = job.options().selection.paths.clone();
         let has_signs = |path: &PathBuf| {
             path.as_os_str().as_bytes().iter().any(|byte| b"*?[{\\".contains(byte))
         };
         if !paths.iter().any(has_signs) {
             return Ok(());
         }
-        let everything = RestoreOptions {
-            on_conflict: OnConflict::Overwrite,
-            selection: Selection::default(),
-            ..options.clone()
-        };
-        let planned = manager.plan_restore(number, &everything)?;
+        let mut everything = job.clone();
+        everything.choose(|options| {
+            options.on_conflict = OnConflict::Overwrite;
+            options.selection = Selection::default();
+        });
+        let planned = everything.plan()?.report.restore;
         let named = |path: &&PathBuf| {
             let path = path.as_os_str().as_bytes();
             paths.iter().any(|named| byte_path::is_in(path, named.as_os_str().as_bytes()))
@@ -228,7 +220,8 @@ impl Workspace {
         let mut exactly: Vec<_> = changed.into_iter().filter(named).cloned().collect();
         // With nothing to do, nothing is meant; an empty selection would mean everything.
         exactly.extend(paths.iter().cloned());
-        options.selection = Selection { exactly, ..Selection::default() };
+        let selection = Selection { exactly, ..Selection::default() };
+        job.choose(|options| options.selection = selection);
         Ok(())
     }
 

@@ -182,6 +182,14 @@ pub enum RestoreError {
         /// Its id.
         session: String,
     },
+    /// The restore before which a snapshot was taken changed nothing, or is not known any more.
+    #[error("the restore before snapshot {snapshot} of session {session} changed nothing")]
+    ChangedNothing {
+        /// The id of the session.
+        session: String,
+        /// The number that was named as its safety snapshot.
+        snapshot: u64,
+    },
     /// A command is at work on the paths.
     /// [`RestoreOptions::runs_at_work`](super::RestoreOptions::runs_at_work) allows that.
     #[error(

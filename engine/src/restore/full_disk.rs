@@ -10,7 +10,7 @@ use std::collections::HashSet;
 
 use super::plan::RestorePlan;
 use super::three_way::is_in_git;
-use super::{KeepBefore, RestoreError, RestoreOptions, RestoreReport};
+use super::{Decision, KeepBefore, RestoreError, RestoreOptions, RestoreReport};
 use crate::snapshot::SnapshotManager;
 use crate::sys::Dir;
 
@@ -41,8 +41,10 @@ impl SnapshotManager {
         &self,
         number: u64,
         options: &RestoreOptions,
+        decision: Decision,
     ) -> Result<RestoreReport, RestoreError> {
-        let (mount_point, removed, cause) = match self.restore_part(number, options, Part::Whole) {
+        let restore = |part| self.restore_part(number, options, decision, part);
+        let (mount_point, removed, cause) = match restore(Part::Whole) {
             Err(RestoreError::ProjectFull { mount_point, removed, cause }) => {
                 (mount_point, removed, cause)
             }
@@ -56,13 +58,13 @@ impl SnapshotManager {
         if options.keep_before == KeepBefore::Nothing {
             return Err(full);
         }
-        let first = self.restore_part(number, options, Part::Removals { free })?;
+        let first = restore(Part::Removals { free })?;
         if first.changes.is_empty() {
             return Err(full);
         }
         let removed = first.changes.len();
         let safety = first.safety_snapshot;
-        let rest = match self.restore_part(number, options, Part::Rest { safety }) {
+        let rest = match restore(Part::Rest { safety }) {
             Ok(rest) if rest.is_refused() => {
                 Err(RestoreError::Conflicts { conflicts: rest.conflicts })
             }

@@ -30,6 +30,7 @@ mod merge;
 mod merge_session;
 mod merged;
 mod narrow;
+mod options;
 mod others;
 mod outcome;
 mod own_edits;
@@ -42,6 +43,7 @@ mod prepare;
 mod privileges;
 mod recover;
 mod remote_refs;
+mod report;
 mod repositories;
 mod rollback;
 mod secure;
@@ -63,18 +65,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 
-use crate::diff::{Change, ChangeSummary, Comparison, Lost};
-use crate::git::RepositoryChange;
-use crate::path_text::{Shown, serde_paths};
+use crate::diff::{Change, Comparison};
+use crate::path_text::Shown;
 use crate::snapshot::{
-    CacheUse, LoadedManifest, ManifestError, RestoreCommand, RestoreRecord, SessionOrigin,
-    SnapshotError, SnapshotManager, SnapshotManifest,
+    CacheUse, LoadedManifest, ManifestError, RestoreRecord, SessionOrigin, SnapshotError,
+    SnapshotManager, SnapshotManifest,
 };
 use crate::store::{OverlayStore, read_root_tree};
 
-use conflicts::AllConflicts;
 pub use conflicts::{Conflict, OnConflict, OverwrittenEdit, RepositoryConflict, UserEdit};
 pub use copy_out::{CopyOptions, CopyReport, Owner, OwnersLeft};
 pub use copy_plan::{InPlace, PlannedCopy};
@@ -88,151 +87,21 @@ pub use mark::{RestoreMark, RunsAtWork};
 pub(crate) use mark::{runs_on, wait_for_restores};
 pub use merge::{Hunk, HunkChoice, merge_chosen, touching_hunks};
 pub use merged::ChosenText;
+pub(crate) use options::Decision;
+pub use options::RestoreOptions;
+use options::is_refused;
 use plan::RestorePlan;
 pub use plan::Skipped;
 use planned::Planned;
 pub use prepare::KeepBefore;
 use prepare::Prepared;
 pub use recover::{Recovery, RecoveryOutcome, RecoveryReport};
+pub use report::{JobReport, RestoreReport, StepConflict};
 pub use selection::Selection;
 pub use state_merge::{Merge, MergeConflict, MergeReport, MergedState, PastMerge};
-pub use step_undo::{StepConflict, StepUndoOptions, StepUndoReport};
-pub use text_undo::{TextPart, TextUndoReport};
+pub use text_undo::TextPart;
 pub use three_way::{ConflictSide, Decided, DecidedBy};
 pub use {attributes::apply as apply_attributes, make::make, staging::SURELY_COPIED_BYTES};
-
-/// The result of a restore, or of a dry run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RestoreReport {
-    /// The session.
-    pub session_id: String,
-    /// The snapshot whose state was asked for.
-    pub snapshot: u64,
-    /// Whether nothing was done on purpose.
-    pub dry_run: bool,
-    /// The changes on the disk, sorted by path.
-    pub changes: Vec<Change>,
-    /// Paths, in that order, that got their time back and were otherwise as they were.
-    #[serde(with = "serde_paths")]
-    pub touched: Vec<PathBuf>,
-    /// The number of directories that only got their time back. Every created or removed entry
-    /// gives its directory another time, so they are not listed.
-    pub directory_times: u64,
-    /// Paths with later changes that the restore would undo, too.
-    pub conflicts: Vec<Conflict>,
-    /// Paths that were changed later, or by the user between the calls of an agent, and not by the
-    /// session that is undone: they stay.
-    #[serde(default, with = "serde_paths")]
-    pub spared: Vec<PathBuf>,
-    /// Files of an undo with later changes that stay: they were merged by lines, or only attributes
-    /// of them change.
-    #[serde(default, with = "serde_paths")]
-    pub merged: Vec<PathBuf>,
-    /// Edits by the user between an agent's calls that the agent overwrote, sorted by path. An undo
-    /// does not bring them back.
-    #[serde(default)]
-    pub overwritten: Vec<OverwrittenEdit>,
-    /// Git directories among the changes, and what HEAD and the refs of each did.
-    pub repositories: Vec<RepositoryChange>,
-    /// The treatment of them.
-    pub on_conflict: OnConflict,
-    /// The paths that differ from the snapshot, and why.
-    pub skipped: Vec<Skipped>,
-    /// Paths that cannot be changed, and why; only in a dry run. A restore does nothing then,
-    /// unless [`RestoreOptions::skip_blocked`] leaves them.
-    #[serde(default)]
-    pub blocked: Vec<Skipped>,
-    /// New paths without a record, which stay: directories with the mark of a program that rebuilds
-    /// them. They do not make a restore incomplete.
-    #[serde(with = "serde_paths")]
-    pub rebuildable: Vec<PathBuf>,
-    /// Left-out paths of the snapshot that are gone or different now. Except for rebuildable
-    /// directories, they make a restore incomplete.
-    pub lost: Vec<Lost>,
-    /// Changed files that kept changing while the snapshot read them: each has the state that was
-    /// read, which may be one that it never had.
-    #[serde(with = "serde_paths")]
-    pub unstable: Vec<PathBuf>,
-    /// The snapshot that holds the state before the restore; `None` when nothing was to be done,
-    /// the disk of the store was full, or none was wanted.
-    pub safety_snapshot: Option<u64>,
-    /// The part of the state before that had to be kept.
-    pub keep_before: KeepBefore,
-    /// Whether the disk of the store was too full for the safety snapshot that was wanted. Only
-    /// what snapshots hold was overwritten or removed then.
-    pub is_store_full: bool,
-    /// Paths that were skipped for that reason.
-    #[serde(with = "serde_paths")]
-    pub not_kept: Vec<PathBuf>,
-}
-
-impl RestoreReport {
-    /// The changes, counted.
-    pub fn summary(&self) -> ChangeSummary {
-        ChangeSummary::of(&self.changes).with_touched(self.touched.len())
-    }
-
-    /// Whether the state on disk is now the state that was asked for.
-    pub fn is_complete(&self) -> bool {
-        self.skipped.is_empty()
-            && self.blocked.is_empty()
-            && self.lost_for_good().next().is_none()
-            && !self.is_refused()
-    }
-
-    /// The left-out paths that are not as they were, without the rebuildable ones.
-    pub fn lost_for_good(&self) -> impl Iterator<Item = &Lost> {
-        self.lost.iter().filter(|lost| !lost.is_rebuildable)
-    }
-
-    /// Whether nothing was done because of conflicts.
-    pub fn is_refused(&self) -> bool {
-        !self.conflicts.is_empty() && self.on_conflict == OnConflict::Refuse
-    }
-}
-
-/// The selection of a restore, and its treatment of later changes.
-#[derive(Debug, Clone, Default)]
-pub struct RestoreOptions {
-    /// The treatment of paths that were changed after a completed session.
-    pub on_conflict: OnConflict,
-    /// Which paths are meant.
-    pub selection: Selection,
-    /// The command, for the record of the restore.
-    pub command: RestoreCommand,
-    /// The part of the state before to keep.
-    pub keep_before: KeepBefore,
-    /// Whether this takes back the restore before which the snapshot was taken; `selection` is then
-    /// as [`SnapshotManager::changed_by_restore`] gives it.
-    pub takes_back: bool,
-    /// Leave git directories as they are: commits, branches and the index stay.
-    pub keep_commits: bool,
-    /// Whether what the session did is meant, and not the state of the snapshot: a path that was
-    /// changed later and not by the session stays, and is no conflict. The session of an agent is
-    /// what the agent did: the user's own edits between the calls stay. Of an open session of
-    /// snapshots or of an agent, what is newer than the last of them is a later change.
-    pub is_undo: bool,
-    /// Whether an undo merges files with later changes also where conflicts are overwritten: the
-    /// answer in `on_conflict` is then about those that cannot be merged. Otherwise it is about
-    /// whole files.
-    pub always_merges: bool,
-    /// Contents that a person chose for files that cannot be merged, for an undo that merges.
-    pub chosen: Vec<ChosenText>,
-    /// Whether paths that cannot be changed stay, instead of everything.
-    pub skip_blocked: bool,
-    /// Whether files of a session that an archive brought get setuid, setgid and capabilities.
-    pub with_privileges: bool,
-    /// The treatment of runs that are at work on the paths. A plan does not look at them.
-    pub runs_at_work: RunsAtWork,
-    /// The number of restores that the session had when this one was decided on. With another one
-    /// under the lock, another command decided meanwhile, and nothing is done.
-    pub restore_count: Option<u64>,
-}
-
-/// Whether nothing is done because of conflicts.
-fn is_refused(options: &RestoreOptions, conflicts: &AllConflicts) -> bool {
-    options.on_conflict == OnConflict::Refuse && !conflicts.is_empty()
-}
 
 impl SnapshotManager {
     /// Brings the tracked paths back to a snapshot and returns what changed. The state before is
@@ -244,14 +113,7 @@ impl SnapshotManager {
     /// report is in the error. But for that and [`RestoreError::HalfDone`], nothing has changed
     /// after an error.
     pub fn restore_to(&self, number: u64) -> Result<Vec<Change>, RestoreError> {
-        let report = self.restore(number)?;
-        if report.is_refused() {
-            return Err(RestoreError::Conflicts { conflicts: report.conflicts });
-        }
-        if !report.is_complete() {
-            return Err(RestoreError::Incomplete { report: Box::new(report) });
-        }
-        Ok(report.changes)
+        self.restore(number)?.into_changes()
     }
 
     /// Whether a restore of this snapshot finds what it begins with: the session, its list, the
@@ -334,6 +196,16 @@ impl SnapshotManager {
         number: u64,
         options: &RestoreOptions,
     ) -> Result<RestoreReport, RestoreError> {
+        self.restore_decided(number, options, Decision::default())
+    }
+
+    /// As [`restore_with`](Self::restore_with), for a decision of a person.
+    pub(crate) fn restore_decided(
+        &self,
+        number: u64,
+        options: &RestoreOptions,
+        decision: Decision,
+    ) -> Result<RestoreReport, RestoreError> {
         let _mark = self.begin_restore(number, options)?;
         if self.session().has_restore_journal()? {
             // With nothing to decide there is no obstacle. For every other defect of the journal,
@@ -341,11 +213,11 @@ impl SnapshotManager {
             let _ = self.clear_staging();
         }
         let _session_lock = self.lock_session()?;
-        self.check_restore_count(options.restore_count)?;
+        self.check_restore_count(decision.restore_count)?;
         // Nothing may be collected between the plan and the last byte.
         let _store_lock = self.lock_store()?;
         self.refuse_container(number)?;
-        self.restore_in_parts(number, options)
+        self.restore_in_parts(number, options, decision)
     }
 
     /// Plans from the disk, and carries a part of the plan out. Under the locks.
@@ -353,6 +225,7 @@ impl SnapshotManager {
         &self,
         number: u64,
         options: &RestoreOptions,
+        decision: Decision,
         part: Part,
     ) -> Result<RestoreReport, RestoreError> {
         let states = self.states(number)?;
@@ -371,7 +244,7 @@ impl SnapshotManager {
         let mut record = RestoreRecord {
             at: Timestamp::now(),
             snapshot: number,
-            command: options.command,
+            command: decision.command,
             safety_snapshot: None,
             is_partial: !options.is_whole() || is_first_part,
             undoes_steps: false,
@@ -423,7 +296,7 @@ impl SnapshotManager {
     ///
     /// # Errors
     /// [`RestoreError::RestoredMeanwhile`].
-    pub fn refuse_restored_since(&self, restore_count: u64) -> Result<(), RestoreError> {
+    pub(crate) fn refuse_restored_since(&self, restore_count: u64) -> Result<(), RestoreError> {
         let _lock = self.lock_session()?;
         self.check_restore_count(Some(restore_count))
     }

@@ -19,7 +19,7 @@ impl SnapshotManager {
     ///
     /// # Errors
     /// When a manifest or a tree is missing or damaged.
-    pub fn own_edits_after(&self, number: u64) -> Result<BTreeSet<PathBuf>, RestoreError> {
+    pub(crate) fn own_edits_after(&self, number: u64) -> Result<BTreeSet<PathBuf>, RestoreError> {
         let states = self.states(number)?;
         let metadata = self.session().metadata().map_err(SnapshotError::from)?;
         let last = states.latest.manifest.number;

@@ -433,9 +433,10 @@ impl SnapshotManager {
     /// [`RestoreError`].
     pub fn plan_merge(&self, merge: &Merge) -> Result<MergeReport, RestoreError> {
         let states = self.states(merge.base.number)?;
-        let carried = self.plan_change(states, &|store, root, left_out| {
-            Ok(merge.wanted(store, Present { root, left_out })?.0)
-        })?;
+        let carried =
+            self.plan_change(states, &RestoreOptions::default(), &|store, root, left_out| {
+                Ok(merge.wanted(store, Present { root, left_out })?.0)
+            })?;
         Ok(report(carried))
     }
 
@@ -508,7 +509,7 @@ impl SnapshotManager {
                 return Err(RestoreError::ChangedSinceCheck);
             }
         }
-        let options = wanted.options();
+        let options = wanted.options(&everything);
         let mut restore = self.report(*number, &options, false);
         if wanted.paths.is_empty() {
             self.note_landed(&[]);

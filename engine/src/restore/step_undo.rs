@@ -16,10 +16,6 @@
 //! Git directories stay as they are: half of a commit is none.
 
 use std::collections::BTreeSet;
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
-
-use serde::{Deserialize, Serialize};
 
 use super::makers::{Link, Makers, Window};
 use super::others::Contested;
@@ -27,87 +23,33 @@ use super::repositories::Repositories;
 use super::three_way::{
     Carried, Change, Conflict, Purpose, VirtualState, Wanted, is_commit, is_in_git,
 };
-use super::{RestoreError, RestoreReport, States};
+use super::{
+    Decision, JobReport, OnConflict, RestoreError, RestoreOptions, RestoreReport, States,
+    StepConflict,
+};
 use crate::diff;
 use crate::manifest::NotCapturedSet;
 use crate::object::ContentHash;
-use crate::path_text::serde_path;
-use crate::restore::RunsAtWork;
 use crate::snapshot::{
     SessionMetadata, SnapshotError, SnapshotManager, SnapshotManifest, Step, StepEntry, StepKind,
     standing,
 };
 use crate::store::ObjectStore;
 
-/// A path that stays as it is, because what came later cannot be told from what the step did.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct StepConflict {
-    /// The path.
-    #[serde(with = "serde_path")]
-    pub path: PathBuf,
-    /// The step.
-    pub step: u64,
-    /// Why, as a sentence for a person.
-    pub reason: String,
-}
-
-/// The work that taking back steps did, or would do.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct StepUndoReport {
-    /// The steps.
-    pub steps: Vec<u64>,
-    /// The paths that stay as they are.
-    pub step_conflicts: Vec<StepConflict>,
-    /// The restore by which it was done.
-    #[serde(flatten)]
-    pub restore: RestoreReport,
-}
-
-impl StepUndoReport {
-    /// Whether all that the steps did is taken back.
-    pub fn is_complete(&self) -> bool {
-        self.step_conflicts.is_empty() && self.restore.is_complete()
-    }
-
-    /// Whether nothing of the steps is left: nothing to do, and nothing that stays.
-    pub fn is_nothing(&self) -> bool {
-        self.is_nothing_but_commits() && self.step_conflicts.is_empty()
-    }
-
-    /// Whether nothing of the steps is left but commits and branches, which no undo of steps takes
-    /// back.
-    pub fn is_nothing_but_commits(&self) -> bool {
-        let RestoreReport { changes, touched, skipped, .. } = &self.restore;
-        let nothing_to_do = changes.is_empty() && touched.is_empty();
-        let is_of_git = |it: &StepConflict| is_in_git(it.path.as_os_str().as_bytes());
-        nothing_to_do && skipped.is_empty() && self.step_conflicts.iter().all(is_of_git)
-    }
-}
-
-/// The treatment of what stands in the way of taking back steps.
-#[derive(Debug, Clone, Default)]
-pub struct StepUndoOptions {
-    /// Whether the state before the steps comes back also where later changes cannot be told from
-    /// theirs. Else these paths stay. Git directories stay in any case.
-    pub overwrite: bool,
-    /// The treatment of runs that are at work on the paths.
-    pub runs_at_work: RunsAtWork,
-}
-
 impl SnapshotManager {
     /// Says what taking back steps would do. Writes nothing.
     ///
     /// # Errors
     /// [`RestoreError`].
-    pub fn plan_step_undo(
+    pub(crate) fn plan_step_undo(
         &self,
         numbers: &[u64],
-        asked: &StepUndoOptions,
-    ) -> Result<StepUndoReport, RestoreError> {
+        options: &RestoreOptions,
+    ) -> Result<JobReport, RestoreError> {
         let (states, steps) = self.step_states(numbers)?;
         let target = states.target.manifest.clone();
-        let carried = self.plan_change(states, &|store, current, _| {
-            self.without(store, current, &steps, &target, asked)
+        let carried = self.plan_change(states, options, &|store, current, _| {
+            self.without(store, current, &steps, &target, options)
         })?;
         Ok(report(numbers, carried))
     }
@@ -116,19 +58,21 @@ impl SnapshotManager {
     ///
     /// # Errors
     /// [`RestoreError`]; but for [`RestoreError::HalfDone`], nothing has changed then.
-    pub fn undo_steps(
+    pub(crate) fn undo_steps(
         &self,
         numbers: &[u64],
-        asked: &StepUndoOptions,
-    ) -> Result<StepUndoReport, RestoreError> {
+        options: &RestoreOptions,
+        decision: Decision,
+    ) -> Result<JobReport, RestoreError> {
         let newest = numbers.iter().max().copied().unwrap_or(0);
         let carried = self.carry_out_change(
             newest,
-            &asked.runs_at_work,
+            options,
+            decision,
             &|store, current, _| {
                 let (states, steps) = self.step_states(numbers)?;
                 let target = &states.target.manifest;
-                self.without(store, current, &steps, target, asked)
+                self.without(store, current, &steps, target, options)
             },
             |carried| {
                 let last = self.load_manifest(newest).map(|last| last.step.unwrap_or_default());
@@ -184,16 +128,18 @@ impl SnapshotManager {
         current: &ContentHash,
         steps: &[StepStates],
         target: &SnapshotManifest,
-        asked: &StepUndoOptions,
+        options: &RestoreOptions,
     ) -> Result<Wanted, RestoreError> {
         let contested = self.contested(store, steps)?;
         let metadata = self.session().metadata().map_err(SnapshotError::from)?;
         let taken_back = taken_back(&metadata);
+        // Else the paths with later changes stay, and git directories in any case.
+        let overwrites = options.on_conflict == OnConflict::Overwrite;
         let state = VirtualState::new(store, current, &target.roots, Purpose::TakeBack)?;
         let mut state = state.with_contested(contested);
         for StepStates { before, after } in steps {
             let is_taken_back = taken_back.contains(&after.number);
-            state = state.overwriting(asked.overwrite && !is_taken_back);
+            state = state.overwriting(overwrites && !is_taken_back);
             let differences = diff::compare(store, &before.merkle_root, &after.merkle_root)?;
             let (old, new) = (NotCapturedSet::new(before), NotCapturedSet::new(after));
             let known = differences
@@ -249,13 +195,13 @@ struct StepStates {
     after: SnapshotManifest,
 }
 
-fn report(steps: &[u64], Carried { wanted, restore }: Carried) -> StepUndoReport {
+fn report(steps: &[u64], Carried { wanted, restore }: Carried) -> JobReport {
     let Wanted { merged, conflicts, .. } = wanted;
     let conflict = |Conflict { path, change: step, reason }| StepConflict { path, step, reason };
     let step_conflicts = conflicts.into_iter().map(conflict).collect();
     let restore = RestoreReport { merged, ..restore };
     let steps = BTreeSet::from_iter(steps.iter().copied()).into_iter().collect();
-    StepUndoReport { steps, step_conflicts, restore }
+    JobReport { steps, step_conflicts, restore }
 }
 
 /// The steps that restores took back which still stand: undos that left nothing of them, and

@@ -13,10 +13,9 @@ use std::sync::Arc;
 
 use super::conflicts::Conflicts;
 use super::three_way::{Carried, Change, Purpose, VirtualState, Wanted};
-use super::{RestoreError, RestoreReport};
+use super::{Decision, JobReport, RestoreError, RestoreOptions, StepConflict};
 use crate::diff::{self, Lookup};
 use crate::object::{ContentHash, Node};
-use crate::restore::RunsAtWork;
 use crate::snapshot::{RestoreRecord, SnapshotManager, SnapshotManifest};
 use crate::store::{ObjectSource, ObjectStore, StoreError, read_root_tree};
 
@@ -31,20 +30,14 @@ pub struct TextPart {
     pub without: Vec<u8>,
 }
 
-/// The work that taking a part of a text back did.
-#[derive(Debug, Clone)]
-pub struct TextUndoReport {
-    /// Why nothing was done, as a sentence for a person.
-    pub conflict: Option<String>,
-    /// The restore by which it was done.
-    pub restore: RestoreReport,
-}
-
-impl TextUndoReport {
-    fn of(Carried { wanted, restore }: Carried) -> Self {
-        let conflict = wanted.conflicts.into_iter().next().map(|conflict| conflict.reason);
-        Self { conflict, restore }
-    }
+/// A conflict is about the path as a whole: nothing was done.
+fn report(part: &TextPart, Carried { wanted, restore }: Carried) -> JobReport {
+    let conflict = wanted.conflicts.into_iter().next().map(|conflict| StepConflict {
+        path: part.path.clone(),
+        step: part.snapshot,
+        reason: conflict.reason,
+    });
+    JobReport { step_conflicts: conflict.into_iter().collect(), ..JobReport::of(restore) }
 }
 
 impl SnapshotManager {
@@ -52,29 +45,36 @@ impl SnapshotManager {
     ///
     /// # Errors
     /// [`RestoreError`].
-    pub fn plan_text_undo(&self, part: &TextPart) -> Result<TextUndoReport, RestoreError> {
+    pub(crate) fn plan_text_undo(
+        &self,
+        part: &TextPart,
+        options: &RestoreOptions,
+    ) -> Result<JobReport, RestoreError> {
         let states = self.states(part.snapshot)?;
-        let planned =
-            self.plan_change(states, &|store, current, _| self.without_part(store, current, part))?;
-        Ok(TextUndoReport::of(planned))
+        let planned = self.plan_change(states, options, &|store, current, _| {
+            self.without_part(store, current, part)
+        })?;
+        Ok(report(part, planned))
     }
 
     /// Takes a part of a text back. The state before is kept as a further snapshot of the session.
     ///
     /// # Errors
     /// [`RestoreError`]; but for [`RestoreError::HalfDone`], nothing has changed then.
-    pub fn undo_text(
+    pub(crate) fn undo_text(
         &self,
         part: &TextPart,
-        runs_at_work: &RunsAtWork,
-    ) -> Result<TextUndoReport, RestoreError> {
+        options: &RestoreOptions,
+        decision: Decision,
+    ) -> Result<JobReport, RestoreError> {
         let carried = self.carry_out_change(
             part.snapshot,
-            runs_at_work,
+            options,
+            decision,
             &|store, current, _| self.without_part(store, current, part),
             |_| (),
         )?;
-        Ok(TextUndoReport::of(carried))
+        Ok(report(part, carried))
     }
 
     /// The present state without the part.

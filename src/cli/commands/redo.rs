@@ -9,9 +9,9 @@ use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::offer::NONO;
 use crate::cli::restoring::{AskedBy, ConflictArgs, Restoring};
+use nono_engine::job::JobKind;
 use nono_engine::restore::RecoveryReport;
 use nono_engine::session::{History, NoRedo, Place, Purpose};
-use nono_engine::snapshot::RestoreCommand;
 
 /// Arguments of `nono redo`.
 #[derive(Debug, Args)]
@@ -49,24 +49,15 @@ pub(in crate::cli) fn run(
     refuse_repeated(finished, &catalog, "redo")?;
     let history = History::read(&catalog, &Place::current(Purpose::Restoring)?)?;
     let redo = history.redo()?.map_err(explain)?;
-    let number = redo.safety_snapshot;
-    let mut work = Restoring::new(&catalog, &redo.session, number, &args.threads, context)?;
-    let Some(selection) = work.manager.changed_by_restore(number)? else {
-        return Err(CliError::failed("the last undo changed nothing"));
-    };
-    work.options.selection = selection;
-    work.options.takes_back = true;
-    work.options.command = RestoreCommand::Redo;
-    work.options.restore_count = Some(redo.restore_count);
-    work.options.on_conflict = args.conflicts.on_conflict();
-    work.options.keep_commits = args.conflicts.keep_commits;
-    work.options.skip_blocked = args.conflicts.skip_blocked;
-    work.force = args.conflicts.force;
+    let kind = JobKind::Redo(redo.safety_snapshot);
+    let mut work = Restoring::new(&catalog, &redo.session, kind, &args.threads, context)?;
+    work.job = work.job.decided_at(redo.restore_count);
+    work.decide(&args.conflicts);
     work.is_for_program = args.json;
     work.is_settled = args.yes;
     let is_next = history.is_next(&redo.session.id());
     work.asked_by = if redo.is_undo { AskedBy::Redo { is_next } } else { AskedBy::RedoOfRestore };
-    if args.dry_run { work.dry_run(context) } else { work.run(true, context) }
+    if args.dry_run { work.dry_run(context) } else { work.run(None, true, context) }
 }
 
 fn explain(why: NoRedo) -> CliError {

@@ -21,6 +21,7 @@ use crate::cli::restoring::{
 use crate::cli::state_at::{self, Meant};
 use crate::cli::view_args::{ViewArgs, Viewed};
 use crate::cli::when::{When, when};
+use nono_engine::job::JobKind;
 use nono_engine::layout::LATEST;
 use nono_engine::path_text::Shown;
 use nono_engine::restore::{
@@ -242,17 +243,18 @@ pub(in crate::cli) fn run(args: &RestoreArgs, store: &StoreArgs, context: &Conte
 
 fn restore(args: &RestoreArgs, part: &Part, catalog: &Catalog, context: &Context) -> Outcome {
     let Part { session, number, .. } = part;
-    let mut work = Restoring::new(catalog, session, *number, &args.threads, context)?;
-    work.options.selection = part.paths.selection(&work.roots)?;
+    let kind = JobKind::Restore(*number);
+    let mut work = Restoring::new(catalog, session, kind, &args.threads, context)?;
+    let selection = part.paths.selection(&work.roots)?;
     if let Some(to) = &args.to {
         let to = sys::plain_absolute(to, &sys::current_dir()?);
         if args.conflicts.force {
             refuse_projects(&to, catalog)?;
         }
         let bar = Bar::new(context, "restoring");
-        let manager = work.manager.clone().with_progress(bar.clone());
+        let manager = work.job.manager().clone().with_progress(bar.clone());
         let options = CopyOptions {
-            selection: work.options.selection.clone(),
+            selection,
             overwrite: args.conflicts.force,
             with_privileges: args.with_privileges,
             base: None,
@@ -262,18 +264,18 @@ fn restore(args: &RestoreArgs, part: &Part, catalog: &Catalog, context: &Context
         bar.finish();
         return print_copy(&copied?, args.json, context);
     }
-    work.options.on_conflict = match args.conflicts.on_conflict() {
-        OnConflict::Refuse if part.overwrites => OnConflict::Overwrite,
-        other => other,
-    };
-    work.options.keep_commits = args.conflicts.keep_commits;
-    work.options.skip_blocked = args.conflicts.skip_blocked;
-    work.options.with_privileges = args.with_privileges;
-    work.force = args.conflicts.force;
+    work.decide(&args.conflicts);
+    work.job.choose(|options| {
+        options.selection = selection;
+        if part.overwrites && options.on_conflict == OnConflict::Refuse {
+            options.on_conflict = OnConflict::Overwrite;
+        }
+        options.with_privileges = args.with_privileges;
+        if args.no_safety_snapshot {
+            options.keep_before = KeepBefore::Nothing;
+        }
+    });
     work.is_for_program = args.json;
-    if args.no_safety_snapshot {
-        work.options.keep_before = KeepBefore::Nothing;
-    }
     if let Some(homes) = AnotherHome::of(session)? {
         return homes.restore(&work, args.dry_run, args.threads.compression(), context);
     }
@@ -282,12 +284,12 @@ fn restore(args: &RestoreArgs, part: &Part, catalog: &Catalog, context: &Context
     }
     if args.yes {
         work.is_settled = true;
-        return work.run(true, context);
+        return work.run(None, true, context);
     }
     refuse_without_answers("restore", args.json, context)?;
     let plan = work.plan(context)?;
-    if plan.changes.is_empty() {
-        return work.run(true, context);
+    if plan.report.restore.changes.is_empty() {
+        return work.run(Some(&plan), true, context);
     }
     let (id, project) = (session.id(), named_project(&work.roots));
     let state = state_in_words(session, *number)?;

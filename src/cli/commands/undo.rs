@@ -32,12 +32,13 @@ use crate::cli::shell_word::shell_word;
 use crate::cli::state_at::exact;
 use crate::cli::when::{When, when};
 use nono_engine::counted::counted;
+use nono_engine::job::{JobKind, Plan};
 use nono_engine::path_text::Shown;
 use nono_engine::restore::{RecoveryReport, RestoreReport};
 use nono_engine::session::{
     Catalog, CatalogError, History, Place, Purpose, SessionSummary, SnapshotId, steps_of,
 };
-use nono_engine::snapshot::{RestoreCommand, SessionDir, SessionOrigin, SnapshotKind};
+use nono_engine::snapshot::{SessionDir, SessionOrigin, SnapshotKind};
 use nono_engine::sys;
 
 /// `nono undo`, with a subcommand or by itself.
@@ -225,16 +226,17 @@ pub(in crate::cli) fn run(
         match planned(args, &args.part, (summary, session), &catalog, context) {
             // Where something of it cannot be undone, an earlier session is not meant.
             Ok((work, plan)) if is_nothing(&plan) => {
+                let shown = &plan.report.restore;
                 // Newer changes are passed over by a user who kept them before.
-                if plan.has_kept_newer() && !summary.has_kept_some {
+                if shown.has_kept_newer() && !summary.has_kept_some {
                     return undo(args, (summary, session, is_next), work, plan, context);
                 }
                 if !args.dry_run {
                     // Another undo may have left nothing, and two of them take one session.
-                    work.manager.refuse_restored_since(summary.restore_count)?;
+                    work.job.refuse_restored_since()?;
                 }
-                say_what_stays(summary, &plan, &work, args, context);
-                if let (None, [path, ..]) = (&spared, &plan.spared[..]) {
+                say_what_stays(summary, shown, &work, args, context);
+                if let (None, [path, ..]) = (&spared, &shown.spared[..]) {
                     spared = Some((summary.session_id.clone(), path.clone()));
                 }
             }
@@ -347,7 +349,8 @@ fn name_straddling(
 }
 
 /// Whether nothing is left to undo, and nothing to say about that.
-fn is_nothing(plan: &RestoreReport) -> bool {
+fn is_nothing(plan: &Plan) -> bool {
+    let plan = &plan.report.restore;
     plan.changes.is_empty() && plan.is_complete() && plan.overwritten.is_empty()
 }
 
@@ -358,15 +361,12 @@ fn planned<'a>(
     (summary, session): (&SessionSummary, &SessionDir),
     catalog: &'a Catalog,
     context: &Context,
-) -> Result<(Restoring<'a>, RestoreReport), CliError> {
-    let mut work = Restoring::new(catalog, session, 0, &args.threads, context)?;
-    work.options.selection = part.selection(&work.roots)?;
-    work.options.keep_commits = args.conflicts.keep_commits;
-    work.options.skip_blocked = args.conflicts.skip_blocked;
-    work.options.on_conflict = args.conflicts.on_conflict();
-    work.options.is_undo = true;
-    work.options.command = RestoreCommand::Undo;
-    work.options.restore_count = Some(summary.restore_count);
+) -> Result<(Restoring<'a>, Plan), CliError> {
+    let mut work = Restoring::new(catalog, session, JobKind::Undo(0), &args.threads, context)?;
+    work.job = work.job.decided_at(summary.restore_count);
+    let selection = part.selection(&work.roots)?;
+    work.decide(&args.conflicts);
+    work.job.choose(|options| options.selection = selection);
     let plan = work.plan(context)?;
     Ok((work, plan))
 }
@@ -382,7 +382,7 @@ fn undo_named(
     let summary = SessionSummary::of(session)?;
     let part = args.part.behind_first();
     let (work, plan) = planned(args, &part, (&summary, session), catalog, context)?;
-    if is_nothing(&plan) && !plan.has_kept_newer() {
+    if is_nothing(&plan) && !plan.report.restore.has_kept_newer() {
         let id = session.id();
         return Err(CliError::failed(format!("nothing of session {id} is left to undo"))
             .with_hint(format!("{NONO} show {id}")));
@@ -445,50 +445,50 @@ fn undo(
     args: &UndoArgs,
     (summary, session, is_next): (&SessionSummary, &SessionDir, bool),
     mut work: Restoring<'_>,
-    plan: RestoreReport,
+    plan: Plan,
     context: &Context,
 ) -> Outcome {
     args.refuse_without_terminal(context)?;
     work.asked_by = AskedBy::Undo { is_next };
-    work.force = args.conflicts.force;
     work.is_for_program = args.json;
     // A conflict that is not asked about here is not asked about later.
     work.is_settled = args.yes;
-    if plan.changes.is_empty() {
+    let shown = &plan.report.restore;
+    if shown.changes.is_empty() {
         let id = &summary.session_id;
         context.warn(format_args!(
             "nothing of session {id} can be undone now; an earlier one is undone by its id ({NONO} \
              list)"
         ));
-        if plan.touched.is_empty() && plan.is_complete() && !args.dry_run {
+        if shown.touched.is_empty() && shown.is_complete() && !args.dry_run {
             if args.json {
-                context.json(&RestoreReport { dry_run: false, ..plan })?;
+                context.json(&RestoreReport { dry_run: false, ..shown.clone() })?;
             } else {
-                say_overwritten(&plan, context);
+                say_overwritten(shown, context);
             }
             return Ok(1);
         }
     }
-    let is_refused = plan.is_refused();
+    let is_refused = shown.is_refused();
     if args.dry_run {
         if args.json {
-            context.json(&plan)?;
+            context.json(shown)?;
         } else {
             introduce(summary, &work, context);
-            work.preview(&plan, context)?;
-            work.print_outcome(&plan, context);
-            say_last_snapshot(session, &plan, context)?;
+            work.preview(shown, context)?;
+            work.print_outcome(shown, context);
+            say_last_snapshot(session, shown, context)?;
             say_session_before(summary, is_refused && is_next, context);
         }
-        return Ok(u8::from(!plan.is_complete()));
+        return Ok(u8::from(!shown.is_complete()));
     }
     if args.yes {
         if !args.json {
             introduce(summary, &work, context);
         }
-        let done = work.run(true, context);
+        let done = work.run(Some(&plan), true, context);
         if !args.json {
-            say_last_snapshot(session, &plan, context)?;
+            say_last_snapshot(session, shown, context)?;
             say_session_before(summary, is_refused && is_next, context);
         }
         return done;

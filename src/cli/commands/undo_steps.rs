@@ -17,7 +17,6 @@ use crate::cli::args::{StoreArgs, home_dir, named_project};
 use crate::cli::context::{Context, YELLOW};
 use crate::cli::error::CliError;
 use crate::cli::offer::NONO;
-use crate::cli::progress::Bar;
 use crate::cli::repositories::Repositories;
 use crate::cli::restoring::{
     ConflictArgs, Restoring, inside_of, print_changes, refuse_without_answers, state_in_words,
@@ -25,10 +24,11 @@ use crate::cli::restoring::{
 };
 use crate::cli::shell_word::command_line;
 use crate::cli::unrecorded_changes::lines_of_step;
+use nono_engine::job::{JobKind, Plan};
 use nono_engine::path_text::Shown;
-use nono_engine::restore::{StepConflict, StepUndoOptions, StepUndoReport};
+use nono_engine::restore::{JobReport, StepConflict};
 use nono_engine::session::{Catalog, Purpose, UnrecordedStep, steps_of};
-use nono_engine::snapshot::{RestoreCommand, SessionDir, SessionOrigin, StepEntry, StepKind};
+use nono_engine::snapshot::{SessionDir, SessionOrigin, StepEntry, StepKind};
 
 /// Which steps are meant.
 #[derive(Debug, Clone, Args)]
@@ -145,8 +145,9 @@ pub(super) fn take_back(
     if args.asks() {
         refuse_without_answers("undo", args.json, context)?;
     }
-    let mut work = Restoring::new(catalog, session, 0, &args.threads, context)?;
-    work.force = args.conflicts.force;
+    let kind = JobKind::Steps(Vec::new());
+    let mut work = Restoring::new(catalog, session, kind, &args.threads, context)?;
+    work.decide(&args.conflicts);
     work.is_for_program = args.json;
     work.is_settled = args.yes;
     if let (Some(_), Some(&number)) = (to_step, numbers.first()) {
@@ -154,7 +155,7 @@ pub(super) fn take_back(
     }
     let of_prompt = prompt.is_some();
     let which = Which { numbers: &numbers, is_last: number.is_none(), of_prompt };
-    match planned(args, &work, session, which, context)? {
+    match planned(args, &mut work, session, which, context)? {
         Some((steps, plan)) => carry_out(args, &steps, &plan, work, context),
         None => {
             if let Some(number) = number {
@@ -167,25 +168,19 @@ pub(super) fn take_back(
 
 /// Goes back to the state after a step.
 fn go_back(args: &UndoArgs, number: u64, mut work: Restoring<'_>, context: &Context) -> Outcome {
-    work.number = number;
-    work.options.command = RestoreCommand::Undo;
-    work.options.keep_commits = args.conflicts.keep_commits;
-    work.options.skip_blocked = args.conflicts.skip_blocked;
-    work.options.on_conflict = args.conflicts.on_conflict();
+    work.job.set_kind(JobKind::GoBack(number))?;
+    let plan = work.plan(context)?;
     if !args.json {
-        work.name_own_edits(context)?;
+        work.name_own_edits(&plan, context);
     }
     if args.dry_run {
-        return work.dry_run(context);
+        return work.say_plan(&plan, context);
     }
-    let plan = if args.asks() { Some(work.plan(context)?) } else { None };
-    match plan.filter(|plan| !plan.changes.is_empty()) {
-        Some(plan) => {
-            let state = state_in_words(work.manager.session(), number)?;
-            work.run_asked(&plan, &format!("go back to {state}?"), context)
-        }
-        None => work.run(true, context),
+    if args.asks() && !plan.report.restore.changes.is_empty() {
+        let state = state_in_words(work.session(), number)?;
+        return work.run_asked(&plan, &format!("go back to {state}?"), context);
     }
+    work.run(Some(&plan), true, context)
 }
 
 fn nothing_left(session: &SessionDir, number: Option<u64>, of_prompt: bool) -> CliError {
@@ -204,12 +199,12 @@ fn nothing_left(session: &SessionDir, number: Option<u64>, of_prompt: bool) -> C
 fn carry_out(
     args: &UndoArgs,
     steps: &[StepEntry],
-    plan: &StepUndoReport,
+    plan: &Plan,
     mut work: Restoring<'_>,
     context: &Context,
 ) -> Outcome {
-    let id = work.manager.session().id();
-    let numbers: Vec<u64> = steps.iter().map(|step| step.number).collect();
+    let id = work.session().id();
+    let shown = &plan.report;
     for step in steps {
         let summary = step.summary();
         let summary = Shown::bytes(summary.as_bytes());
@@ -220,10 +215,10 @@ fn carry_out(
         warn_of_unrecorded(step, &work.roots, context);
     }
     if args.dry_run {
-        return print(plan, &work, args, context);
+        return print(shown, &work, args, context);
     }
-    if args.asks() && !plan.restore.changes.is_empty() {
-        show_changes(plan, &work, context)?;
+    if args.asks() && !shown.restore.changes.is_empty() {
+        show_changes(shown, &work, context)?;
         let is_of_agent = steps.iter().all(StepEntry::is_agents);
         let what = if is_of_agent { "this" } else { "what you or another program changed" };
         if !context.confirm(&format!("undo {what} in {}?", named_project(&work.roots)))? {
@@ -233,18 +228,14 @@ fn carry_out(
     if !work.may_run(context)? {
         return Ok(1);
     }
-    let bar = Bar::new(context, "restoring");
-    let options = options(args, &work);
-    let done = work.manager.clone().with_progress(bar.clone()).undo_steps(&numbers, &options);
-    bar.finish();
-    let done = done?;
-    if done.is_nothing_but_commits() && !plan.is_nothing_but_commits() {
+    let done = work.carry_out(Some(plan), context)?;
+    if done.is_nothing_but_commits() && !shown.is_nothing_but_commits() {
         let message = "nothing of that is left to undo by now: another command did it meanwhile";
         return Err(CliError::failed(message).leaving("nothing was changed"));
     }
     let code = print(&done, &work, args, context)?;
     if args.which.prompt.is_some() && !args.json {
-        say_conversation(work.manager.session(), steps, context);
+        say_conversation(work.session(), steps, context);
     }
     Ok(code)
 }
@@ -273,13 +264,6 @@ fn say_conversation(session: &SessionDir, steps: &[StepEntry], context: &Context
     }
 }
 
-fn options(args: &UndoArgs, work: &Restoring<'_>) -> StepUndoOptions {
-    StepUndoOptions {
-        overwrite: args.conflicts.force,
-        runs_at_work: work.options.runs_at_work.clone(),
-    }
-}
-
 /// The steps or prompts of which the first is meant that has something left.
 #[derive(Clone, Copy)]
 struct Which<'a> {
@@ -292,33 +276,26 @@ struct Which<'a> {
 /// The first of these steps or prompts of which something is left to undo, and the plan of that.
 fn planned(
     args: &UndoArgs,
-    work: &Restoring<'_>,
+    work: &mut Restoring<'_>,
     session: &SessionDir,
     Which { numbers, is_last, of_prompt }: Which<'_>,
     context: &Context,
-) -> Result<Option<(Vec<StepEntry>, StepUndoReport)>, CliError> {
-    let restore_count = session.metadata()?.restores.len() as u64;
+) -> Result<Option<(Vec<StepEntry>, Plan)>, CliError> {
     for (at, &number) in numbers.iter().enumerate() {
         let steps = match of_prompt {
             true => steps_of_prompt(session, number)?,
             false => vec![step_of(session, number)?],
         };
         let meant: Vec<u64> = steps.iter().map(|step| step.number).collect();
-        let bar = Bar::new(context, "comparing");
-        let plan = work
-            .manager
-            .clone()
-            .with_progress(bar.clone())
-            .plan_step_undo(&meant, &options(args, work));
-        bar.finish();
-        let plan = plan?;
-        let has_commits = !plan.step_conflicts.is_empty();
-        if !plan.is_nothing_but_commits() || has_commits && !is_last {
+        work.job.set_kind(JobKind::Steps(meant))?;
+        let plan = work.plan(context)?;
+        let has_commits = !plan.report.step_conflicts.is_empty();
+        if !plan.report.is_nothing_but_commits() || has_commits && !is_last {
             return Ok(Some((steps, plan)));
         }
         if !args.dry_run {
             // Another undo may have left nothing, and two of them take one step.
-            work.manager.refuse_restored_since(restore_count)?;
+            work.job.refuse_restored_since()?;
         }
         let what = if of_prompt { "prompt" } else { "step" };
         let left = match has_commits {
@@ -338,7 +315,7 @@ fn planned(
 }
 
 fn show_changes(
-    report: &StepUndoReport,
+    report: &JobReport,
     work: &Restoring<'_>,
     context: &Context,
 ) -> Result<(), CliError> {
@@ -409,7 +386,7 @@ fn steps_of_prompt(session: &SessionDir, prompt: u64) -> Result<Vec<StepEntry>, 
 
 /// Whether what stays is as was asked for: newer changes by `--keep-newer`, those of git by
 /// `--keep-commits`.
-fn is_as_asked(report: &StepUndoReport, conflicts: &ConflictArgs) -> bool {
+fn is_as_asked(report: &JobReport, conflicts: &ConflictArgs) -> bool {
     let is_kept = |conflict: &StepConflict| {
         if is_of_git(conflict) { conflicts.keep_commits } else { conflicts.keep_newer }
     };
@@ -421,12 +398,7 @@ fn is_of_git(conflict: &StepConflict) -> bool {
     conflict.path.components().any(|name| name.as_os_str() == ".git")
 }
 
-fn print(
-    report: &StepUndoReport,
-    work: &Restoring<'_>,
-    args: &UndoArgs,
-    context: &Context,
-) -> Outcome {
+fn print(report: &JobReport, work: &Restoring<'_>, args: &UndoArgs, context: &Context) -> Outcome {
     let code = u8::from(!is_as_asked(report, &args.conflicts));
     if args.json {
         context.json(report)?;
@@ -444,9 +416,10 @@ fn print(
     for path in &report.restore.merged {
         writeln!(out, "  merged with later changes: {}", inside(path))?;
     }
-    let id = work.manager.session().id();
+    let id = work.session().id();
     let conflicts = report.step_conflicts.iter().map(|it| (&*it.path, &it.reason));
-    let skipped = restore.skipped.iter().map(|it| (&*it.path, &it.reason));
+    let skipped = restore.skipped.iter().chain(&restore.blocked);
+    let skipped = skipped.map(|it| (&*it.path, &it.reason));
     let left = conflicts
         .chain(skipped)
         .map(|(path, reason)| (inside_of(path, &work.roots), format!(": {reason}")));

@@ -77,8 +77,10 @@ impl AnotherHome {
         context: &Context,
     ) -> Outcome {
         let Self { recorded, here } = self;
-        let on_conflict = work.options.on_conflict;
-        let mut selection = work.options.selection.clone();
+        let (manager, asked) = (work.job.manager(), work.job.options());
+        let number = work.job.snapshot();
+        let on_conflict = asked.on_conflict;
+        let mut selection = asked.selection.clone();
         for path in selection.paths.iter_mut().chain(&mut selection.exclude) {
             // Paths are named as they are here.
             if let Ok(inside) = path.strip_prefix(here) {
@@ -88,11 +90,11 @@ impl AnotherHome {
         let options = CopyOptions {
             selection,
             overwrite: on_conflict == OnConflict::Overwrite,
-            with_privileges: work.options.with_privileges,
+            with_privileges: asked.with_privileges,
             base: Some(recorded.clone()),
             in_store: false,
         };
-        let planned = work.manager.plan_copy(work.number, here, &options)?;
+        let planned = manager.plan_copy(number, here, &options)?;
         let (mut created, mut overwritten, mut left) = (Vec::new(), Vec::new(), Vec::new());
         let mut copied = Vec::new();
         for PlannedCopy { path, place, found } in &planned {
@@ -115,8 +117,8 @@ impl AnotherHome {
             reason: format!("it lay outside of the home {}", Shown::path(recorded)),
         });
         let mut report = HomeReport {
-            session_id: work.manager.session().id(),
-            snapshot: work.number,
+            session_id: work.session().id(),
+            snapshot: number,
             dry_run: is_dry_run,
             recorded_home: recorded.clone(),
             home: here.clone(),
@@ -129,13 +131,13 @@ impl AnotherHome {
         };
         let is_refused = on_conflict == OnConflict::Refuse && !report.left.is_empty();
         if !is_dry_run && !is_refused && !copied.is_empty() {
-            if !report.overwritten.is_empty() && work.options.keep_before != KeepBefore::Nothing {
+            if !report.overwritten.is_empty() && asked.keep_before != KeepBefore::Nothing {
                 report.state_before = Some(self.keep(&report, work, compression)?);
             }
             let selection = Selection { paths: copied, ..Selection::default() };
             let bar = Bar::new(context, "restoring");
-            let manager = work.manager.clone().with_progress(bar.clone());
-            let done = manager.copy_out(work.number, here, &CopyOptions { selection, ..options });
+            let manager = manager.clone().with_progress(bar.clone());
+            let done = manager.copy_out(number, here, &CopyOptions { selection, ..options });
             bar.finish();
             report.skipped.extend(done?.skipped);
         }

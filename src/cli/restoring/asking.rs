@@ -16,6 +16,7 @@ use crate::cli::render::Palette;
 use crate::cli::repositories::{Repositories, Told, repository_line};
 use crate::cli::timeline::{self, Decision, Subject, is_possible};
 use nono_engine::diff::{self, Change, Comparison};
+use nono_engine::job::Plan;
 use nono_engine::restore::{OnConflict, RestoreReport};
 use nono_engine::snapshot::NotCapturedSet;
 use nono_engine::store::EitherSource;
@@ -32,20 +33,19 @@ impl Restoring<'_> {
     /// Shows a plan, asks about it, and carries it out.
     pub(in crate::cli) fn run_asked(
         &mut self,
-        plan: &RestoreReport,
+        plan: &Plan,
         question: &str,
         context: &Context,
     ) -> Outcome {
-        self.preview(plan, context)?;
-        self.say_merged(plan, context);
-        let answer = if plan.is_refused() {
-            let answer = self.ask_about(plan, context)?;
-            self.options.on_conflict = answer.unwrap_or_default();
-            // The question was about what cannot be merged.
-            self.options.always_merges = true;
+        let shown = &plan.report.restore;
+        self.preview(shown, context)?;
+        self.say_merged(shown, context);
+        let answer = if shown.is_refused() {
+            let answer = self.ask_about(shown, context)?;
+            self.answer(answer.unwrap_or_default());
             if answer.is_some() { Answer::Yes } else { Answer::No }
         } else {
-            self.confirm(question, plan, context)?
+            self.confirm(question, shown, context)?
         };
         match answer {
             Answer::No => {
@@ -53,9 +53,9 @@ impl Restoring<'_> {
                 context.say(format_args!("nothing was changed in {project}"));
                 Ok(1)
             }
-            Answer::Yes => self.run(false, context),
+            Answer::Yes => self.run(Some(plan), false, context),
             // Only the choice was seen, not what becomes of it.
-            Answer::Chosen => self.run(true, context),
+            Answer::Chosen => self.run(Some(plan), true, context),
         }
     }
 
@@ -116,7 +116,7 @@ impl Restoring<'_> {
             return Ok(match question.ask(context)? {
                 Letter::Merge => {
                     let Some(chosen) = self.choose_hunks(&texts, context)? else { continue };
-                    self.options.chosen = chosen;
+                    self.job.choose(|options| options.chosen = chosen);
                     // A conflict without hunks stays as it is, and is named afterwards.
                     Some(OnConflict::KeepNewer)
                 }
@@ -153,7 +153,7 @@ impl Restoring<'_> {
                     Decision::KeepAll => {}
                     Decision::RestoreAll => return Ok(Answer::Yes),
                     Decision::Restore(exactly) => {
-                        self.options.selection.exactly = exactly;
+                        self.job.choose(|options| options.selection.exactly = exactly);
                         return Ok(Answer::Chosen);
                     }
                 },
@@ -165,11 +165,11 @@ impl Restoring<'_> {
 
     /// The review, with what a plan would take back.
     fn choose(&self, plan: &RestoreReport, context: &Context) -> Result<Decision, CliError> {
-        let session = self.manager.session();
-        let target = session.manifest(self.number)?.manifest;
-        let live = self.manager.live_state(&target)?;
+        let (session, manager) = (self.session(), self.job.manager());
+        let target = session.manifest(self.job.snapshot())?.manifest;
+        let live = manager.live_state(&target)?;
         let (store, now) =
-            (EitherSource { first: self.manager.store(), second: &live }, live.manifest());
+            (EitherSource { first: manager.store(), second: &live }, live.manifest());
         let planned: HashSet<&[u8]> =
             plan.changes.iter().map(|change| change.path.as_os_str().as_bytes()).collect();
         let mut differences = diff::compare(&store, &target.merkle_root, &now.merkle_root)?;

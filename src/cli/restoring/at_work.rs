@@ -1,7 +1,5 @@
 //! A restore of files on which a command is at work: never without a word.
 
-use std::path::PathBuf;
-
 use super::answers;
 use crate::cli::args::named_project;
 use crate::cli::commands::list::without_command;
@@ -10,8 +8,8 @@ use crate::cli::error::CliError;
 use crate::cli::render::columns::{MAX_COMMAND_CELLS, cut};
 use crate::cli::shell_word::command_line;
 use nono_engine::path_text::Shown;
-use nono_engine::restore::{RestoreError, Selection};
-use nono_engine::session::{Catalog, SessionSummary, running_on};
+use nono_engine::restore::RestoreError;
+use nono_engine::session::SessionSummary;
 
 fn says(session: &SessionSummary) -> String {
     format!(
@@ -22,21 +20,18 @@ fn says(session: &SessionSummary) -> String {
     )
 }
 
-/// Whether to restore although a run may be at work on the paths. On a terminal that is asked, and
+/// Whether to restore although runs are at work on the paths. On a terminal that is asked, and
 /// refused without one; `--force` does it. The ids of the runs that are allowed to go on; `None`:
 /// nothing is to be done.
 ///
 /// # Errors
 /// The refusal.
 pub(in crate::cli) fn is_allowed(
-    catalog: &Catalog,
-    roots: &[PathBuf],
-    selection: &Selection,
+    running: Vec<SessionSummary>,
     force: bool,
     asks_nothing: bool,
     context: &Context,
 ) -> Result<Option<Vec<String>>, CliError> {
-    let running = running_on(catalog, &selection.contained_in(roots), None)?;
     let Some(first) = running.first() else { return Ok(Some(Vec::new())) };
     if !force && !answers(asks_nothing, context) {
         let (session, command) = (first.session_id.clone(), first.command.clone());

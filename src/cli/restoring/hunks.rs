@@ -14,6 +14,7 @@ use crate::cli::context::{BOLD, Context, DIM};
 use crate::cli::error::CliError;
 use crate::cli::questions::{Letter, Question};
 use nono_engine::diff::{self, Difference, EntryState, relative_to_roots};
+use nono_engine::job::JobKind;
 use nono_engine::object::{ContentHash, Node};
 use nono_engine::path_text::Shown;
 use nono_engine::restore::{ChosenText, Conflict, Hunk, HunkChoice, merge_chosen, touching_hunks};
@@ -53,13 +54,13 @@ impl Restoring<'_> {
             .map(|it| it.path.as_os_str().as_bytes())
             .take(MAX_FILES)
             .collect();
-        if names.is_empty() || !self.options.is_undo {
+        if names.is_empty() || !matches!(self.job.kind(), JobKind::Undo(_)) {
             return Ok(Vec::new());
         }
-        let target = self.manager.session().manifest(self.number)?.manifest;
+        let target = self.session().manifest(self.job.snapshot())?.manifest;
         let Some(left) = self.state_left()? else { return Ok(Vec::new()) };
-        let live = self.manager.live_state(&target)?;
-        let source = EitherSource { first: self.manager.store(), second: &live };
+        let live = self.job.manager().live_state(&target)?;
+        let source = EitherSource { first: self.job.manager().store(), second: &live };
         let states = [&left.merkle_root, &live.manifest().merkle_root, &target.merkle_root];
         texts_between(&source, &names, states)
     }

@@ -26,13 +26,12 @@ use super::progress::Bar;
 use super::shell_word::shell_word;
 use crate::cli::offer::NONO;
 use crate::cli::repositories::without_commits;
+use nono_engine::job::{JobKind, Plan, RestoreJob, refuse_half_way};
 use nono_engine::restore::{
-    Conflict, KeepBefore, OnConflict, RestoreError, RestoreOptions, RestoreReport, RunsAtWork,
-    Selection,
+    Conflict, JobReport, KeepBefore, OnConflict, RestoreError, RestoreReport, RunsAtWork, Selection,
 };
-use nono_engine::session::{Catalog, SessionSummary, changed_since};
-use nono_engine::snapshot::{SessionDir, SessionOrigin, SnapshotError, SnapshotManager};
-use nono_engine::sys;
+use nono_engine::session::Catalog;
+use nono_engine::snapshot::{SessionDir, SnapshotManager};
 
 pub(in crate::cli) use another_home::{AnotherHome, note_home};
 #[cfg(feature = "mount")]
@@ -80,12 +79,9 @@ impl ConflictArgs {
 /// A restore that the user asked for.
 pub(in crate::cli) struct Restoring<'a> {
     pub(in crate::cli) catalog: &'a Catalog,
-    pub(in crate::cli) manager: SnapshotManager,
-    /// Number of the snapshot.
-    pub(in crate::cli) number: u64,
+    pub(in crate::cli) job: RestoreJob,
     /// The tracked paths of the snapshot: the project.
     pub(in crate::cli) roots: Vec<PathBuf>,
-    pub(in crate::cli) options: RestoreOptions,
     pub(in crate::cli) asked_by: AskedBy,
     /// Whether a run that is at work is no reason to ask.
     pub(in crate::cli) force: bool,
@@ -97,45 +93,25 @@ pub(in crate::cli) struct Restoring<'a> {
     asked_about: Vec<Conflict>,
 }
 
-/// Refuses paths that an interrupted restore of any session left between two states.
-pub(in crate::cli) fn refuse_half_way(
-    catalog: &Catalog,
-    roots: &[PathBuf],
-) -> Result<(), CliError> {
-    for session in catalog.interrupted_restores()?.sessions {
-        let is_there = SessionSummary::of(&session)
-            .map_or(true, |summary| roots.iter().any(|root| summary.concerns(root)));
-        if is_there {
-            let session = session.path().to_owned();
-            return Err(SnapshotError::RestoreInterrupted { session }.into());
-        }
-    }
-    Ok(())
-}
-
 impl<'a> Restoring<'a> {
-    /// All of a snapshot, asked about where that is needed.
+    /// A job of a session, asked about where that is needed.
     pub(in crate::cli) fn new(
         catalog: &'a Catalog,
         session: &SessionDir,
-        number: u64,
+        kind: JobKind,
         threads: &ThreadArgs,
         context: &Context,
     ) -> Result<Self, CliError> {
         let manager = SnapshotManager::open(session.path())?
             .with_threads(threads.count(context)?)
             .with_compression(threads.compression());
-        let roots = session
-            .manifest(number)
-            .map_or_else(|_| manager.roots().to_vec(), |loaded| loaded.manifest.roots);
-        let roots: Vec<PathBuf> = roots.into_iter().map(|root| root.path).collect();
+        let job = RestoreJob::new(manager, kind)?.in_catalog(catalog);
+        let roots = job.tracked_paths();
         refuse_half_way(catalog, &roots)?;
         Ok(Self {
             catalog,
-            manager,
-            number,
+            job,
             roots,
-            options: RestoreOptions::default(),
             asked_by: AskedBy::Restore,
             force: false,
             is_for_program: false,
@@ -144,20 +120,34 @@ impl<'a> Restoring<'a> {
         })
     }
 
+    /// Takes over what the flags say about later changes.
+    pub(in crate::cli) fn decide(&mut self, flags: &ConflictArgs) {
+        self.force = flags.force;
+        self.job.choose(|options| {
+            options.on_conflict = flags.on_conflict();
+            options.keep_commits = flags.keep_commits;
+            options.skip_blocked = flags.skip_blocked;
+        });
+    }
+
+    /// The session.
+    pub(in crate::cli) fn session(&self) -> &SessionDir {
+        self.job.session()
+    }
+
     /// Whether everything is meant, and not a part.
     pub(in crate::cli) fn is_whole(&self) -> bool {
-        self.options.selection.is_everything() || self.options.takes_back
+        let is_redo = matches!(self.job.kind(), JobKind::Redo(_));
+        is_redo || self.job.options().selection.is_everything()
     }
 
     /// Its plan. Changes nothing.
-    pub(in crate::cli) fn plan(&self, context: &Context) -> Result<RestoreReport, CliError> {
+    pub(in crate::cli) fn plan(&mut self, context: &Context) -> Result<Plan, CliError> {
         let bar = Bar::new(context, "comparing");
-        let manager = self.manager.clone().with_progress(bar.clone());
-        let planned = manager.plan_restore(self.number, &self.options);
+        self.job.tell(bar.clone());
+        let planned = self.job.plan();
         bar.finish();
-        let mut report = planned?;
-        self.name_sessions(&mut report.conflicts);
-        Ok(report)
+        Ok(planned?)
     }
 
     /// Names the files in which later changes stay.
@@ -166,31 +156,43 @@ impl<'a> Restoring<'a> {
     }
 
     /// Says what it would do. Changes nothing.
-    pub(in crate::cli) fn dry_run(&self, context: &Context) -> Outcome {
-        let report = self.plan(context)?;
+    pub(in crate::cli) fn dry_run(&mut self, context: &Context) -> Outcome {
+        let plan = self.plan(context)?;
+        self.say_plan(&plan, context)
+    }
+
+    /// Says what a plan would do.
+    pub(in crate::cli) fn say_plan(&self, plan: &Plan, context: &Context) -> Outcome {
+        let report = &plan.report.restore;
         if self.is_for_program {
-            context.json(&report)?;
+            context.json(report)?;
         } else {
-            print_report(&report, &self.roots, context)?;
-            self.print_outcome(&report, context);
+            print_report(report, &self.roots, context)?;
+            self.print_outcome(report, context);
         }
         Ok(u8::from(!is_reached(&report)))
     }
 
     /// Asks what has to be asked, restores, and says what came of it. `shows_changes`: also names
-    /// the changed paths, which the user may just have seen.
-    pub(in crate::cli) fn run(&mut self, shows_changes: bool, context: &Context) -> Outcome {
+    /// the changed paths, which the user may just have seen. `plan`: the one that was shown.
+    pub(in crate::cli) fn run(
+        &mut self,
+        plan: Option<&Plan>,
+        shows_changes: bool,
+        context: &Context,
+    ) -> Outcome {
         if !self.may_run(context)? {
             return Ok(1);
         }
-        let report = self.carry_out(context)?;
+        let report = self.carry_out(plan, context)?.restore;
         if self.is_for_program {
             context.json(&report)?;
         } else if report.is_refused() {
             // A list would look like something that was done.
             self.print_outcome(&report, context);
         } else {
-            report::announce(&self.manager.session().id(), self.number, &self.roots, context);
+            let (id, number) = (self.session().id(), self.job.snapshot());
+            report::announce(&id, number, &self.roots, context);
             if shows_changes {
                 print_report(&report, &self.roots, context)?;
             } else {
@@ -209,86 +211,73 @@ impl<'a> Restoring<'a> {
     /// Says what came of it, or would.
     pub(in crate::cli) fn print_outcome(&self, report: &RestoreReport, context: &Context) {
         let Self { asked_about, asked_by, roots, .. } = self;
-        let (session, is_whole) = (self.manager.session().path(), self.is_whole());
+        let (session, is_whole) = (self.session().path(), self.is_whole());
         report::print_outcome(report, asked_about, is_whole, *asked_by, session, roots, context);
     }
 
     /// Names the user's own edits after the snapshot, in the session of an agent, that go as well.
-    pub(in crate::cli) fn name_own_edits(&self, context: &Context) -> Result<(), CliError> {
-        let edits = match self.manager.own_edits_after(self.number) {
-            Ok(edits) if !edits.is_empty() => edits,
-            Ok(_) => return Ok(()),
-            Err(error) => {
-                tracing::warn!("which edits are the user's cannot be told: {error}");
-                return Ok(());
-            }
-        };
-        let plan = self.plan(context)?;
-        if plan.is_refused() {
-            return Ok(());
+    pub(in crate::cli) fn name_own_edits(&self, plan: &Plan, context: &Context) {
+        if plan.report.restore.is_refused() {
+            return;
         }
-        // A change in a git directory is one of the directory.
-        let is_git_dir = |path: &PathBuf| path.ends_with(".git");
-        let mut going: Vec<PathBuf> = Vec::new();
-        for path in plan.changes.iter().map(|change| &change.path) {
-            let git_dir = edits.iter().filter(|it| is_git_dir(it)).find(|it| path.starts_with(it));
-            going.extend(edits.get(path).or(git_dir).cloned());
+        match self.job.own_edits(plan) {
+            Ok(going) => report::say_own_edits(&going, &self.roots, context),
+            Err(error) => tracing::warn!("which edits are the user's cannot be told: {error}"),
         }
-        going.sort();
-        going.dedup();
-        report::say_own_edits(&going, &self.roots, context);
-        Ok(())
     }
 
     /// Whether no run is in the way.
     pub(in crate::cli) fn may_run(&mut self, context: &Context) -> Result<bool, CliError> {
-        let Self { catalog, roots, options, force, .. } = self;
         let asks_nothing = self.is_for_program || self.is_settled;
-        let (selection, force) = (&options.selection, *force);
-        let allowed = at_work::is_allowed(catalog, roots, selection, force, asks_nothing, context)?;
+        let running = self.job.runs_at_work()?;
+        let allowed = at_work::is_allowed(running, self.force, asks_nothing, context)?;
         let may_run = allowed.is_some();
-        self.options.runs_at_work =
-            if force { RunsAtWork::Ignore } else { RunsAtWork::Allow(allowed.unwrap_or_default()) };
+        let force = self.force;
+        self.job.choose(|options| {
+            options.runs_at_work = if force {
+                RunsAtWork::Ignore
+            } else {
+                RunsAtWork::Allow(allowed.unwrap_or_default())
+            };
+        });
         Ok(may_run)
     }
 
-    /// Restores; where later changes would be undone as well, asks, unless no user is there to
-    /// answer.
-    fn carry_out(&mut self, context: &Context) -> Result<RestoreReport, CliError> {
-        let mut report = self.restore_unblocked(context)?;
-        self.name_sessions(&mut report.conflicts);
+    /// Carries the job out; where later changes would be undone as well, asks, unless no user is
+    /// there to answer.
+    pub(in crate::cli) fn carry_out(
+        &mut self,
+        plan: Option<&Plan>,
+        context: &Context,
+    ) -> Result<JobReport, CliError> {
+        let mut report = self.restore_unblocked(plan, context)?;
         let is_asked = !self.is_settled && answers(self.is_for_program, context);
-        if report.is_refused() && is_asked {
-            let Some(answer) = self.ask_about(&report, context)? else { return Ok(report) };
-            self.options.on_conflict = answer;
-            // The question was about what cannot be merged.
-            self.options.always_merges = true;
-            let conflicts = std::mem::take(&mut report.conflicts);
-            report = self.restore_unblocked(context)?;
-            // The question was about the shown conflicts; a conflict that came meanwhile is new.
-            for conflict in &mut report.conflicts {
-                if let Some(known) = conflicts.iter().find(|known| known.path == conflict.path) {
-                    conflict.sessions.clone_from(&known.sessions);
-                }
-            }
+        if report.restore.is_refused() && is_asked {
+            let Some(answer) = self.ask_about(&report.restore, context)? else {
+                return Ok(report);
+            };
+            self.answer(answer);
+            report = self.restore_unblocked(plan, context)?;
         }
         Ok(report)
     }
 
-    /// Makes the directories above an agent's state: on a new machine they do not exist yet. For a
-    /// project, a missing directory above is a mistake that the restore names.
-    fn make_directories_above(&self) -> Result<(), CliError> {
-        if self.manager.session().metadata()?.origin == SessionOrigin::AgentState {
-            for above in self.manager.roots().iter().filter_map(|root| root.path.parent()) {
-                sys::create_private_dir(above)?;
-            }
-        }
-        Ok(())
+    /// Takes over the answer to the question about later changes.
+    fn answer(&mut self, answer: OnConflict) {
+        self.job.choose(|options| {
+            options.on_conflict = answer;
+            // The question was about what cannot be merged.
+            options.always_merges = true;
+        });
     }
 
     /// Restores; where paths cannot be changed, asks whether to restore the rest.
-    fn restore_unblocked(&mut self, context: &Context) -> Result<RestoreReport, CliError> {
-        match self.restore(context) {
+    fn restore_unblocked(
+        &mut self,
+        plan: Option<&Plan>,
+        context: &Context,
+    ) -> Result<JobReport, CliError> {
+        match self.restore(plan, context) {
             Err(error @ RestoreFailed { is_blocked: true, .. })
                 if !self.is_settled && answers(self.is_for_program, context) =>
             {
@@ -296,18 +285,24 @@ impl<'a> Restoring<'a> {
                 if !context.confirm("leave them, and restore the rest?")? {
                     return Err(CliError::failed("nothing was changed"));
                 }
-                self.options.skip_blocked = true;
-                self.restore(context).map_err(|failed| failed.error)
+                self.job.choose(|options| options.skip_blocked = true);
+                self.restore(plan, context).map_err(|failed| failed.error)
             }
             done => done.map_err(|failed| failed.error),
         }
     }
 
-    fn restore(&self, context: &Context) -> Result<RestoreReport, RestoreFailed> {
-        self.make_directories_above()?;
+    fn restore(
+        &mut self,
+        plan: Option<&Plan>,
+        context: &Context,
+    ) -> Result<JobReport, RestoreFailed> {
         let bar = Bar::new(context, "restoring");
-        let manager = self.manager.clone().with_progress(bar.clone());
-        let done = manager.restore_with(self.number, &self.options);
+        self.job.tell(bar.clone());
+        let done = match plan {
+            Some(plan) => self.job.carry_out(plan),
+            None => self.job.run(),
+        };
         bar.finish();
         done.map_err(|error| {
             let way = self.way_to_space(&error);
@@ -325,28 +320,19 @@ impl<'a> Restoring<'a> {
         let paths: Option<Vec<_>> =
             removed.iter().take(report::NAMED_PATHS).map(|path| shell_word(path)).collect();
         let paths = paths.filter(|paths| !paths.is_empty())?.join(" ");
+        let options = self.job.options();
         let flags = [
-            (self.options.keep_before == KeepBefore::Nothing, "--no-safety-snapshot "),
-            (self.options.on_conflict == OnConflict::Overwrite, "--force "),
-            (self.options.on_conflict == OnConflict::KeepNewer, "--keep-newer "),
+            (options.keep_before == KeepBefore::Nothing, "--no-safety-snapshot "),
+            (options.on_conflict == OnConflict::Overwrite, "--force "),
+            (options.on_conflict == OnConflict::KeepNewer, "--keep-newer "),
         ];
         let flags: String = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, it)| *it).collect();
-        let id = self.manager.session().id();
+        let id = self.session().id();
         Some(format!(
             "make space on that disk and repeat this, or remove first what goes anyway: {NONO} \
              restore {id}/{} {flags}{paths}",
-            self.number
+            self.job.snapshot()
         ))
-    }
-
-    /// Adds to each conflict which other sessions are behind it.
-    fn name_sessions(&self, conflicts: &mut [Conflict]) {
-        let paths = conflicts.iter().map(|conflict| conflict.path.as_path());
-        let named = changed_since(self.catalog, self.manager.session(), paths);
-        let mut named = named.unwrap_or_default();
-        for conflict in conflicts {
-            conflict.sessions = named.remove(&conflict.path).unwrap_or_default();
-        }
     }
 }
 
@@ -364,11 +350,11 @@ pub(in crate::cli) fn restore_picked(
     selection: Selection,
     context: &Context,
 ) -> Outcome {
-    let mut work = Restoring::new(catalog, session, number, &ThreadArgs::default(), context)?;
-    work.options.selection = selection;
     // As `nono undo`: the work of the session goes, and that of others stays.
-    work.options.is_undo = true;
-    work.run(false, context)
+    let kind = JobKind::Undo(number);
+    let mut work = Restoring::new(catalog, session, kind, &ThreadArgs::default(), context)?;
+    work.job.choose(|options| options.selection = selection);
+    work.run(None, false, context)
 }
 
 /// Refuses what asks first where no person can answer. `verb`: undo, restore.
@@ -400,12 +386,6 @@ struct RestoreFailed {
     error: CliError,
     /// Whether paths cannot be changed, and the rest can.
     is_blocked: bool,
-}
-
-impl From<CliError> for RestoreFailed {
-    fn from(error: CliError) -> Self {
-        Self { error, is_blocked: false }
-    }
 }
 
 fn failed(error: RestoreError) -> RestoreFailed {

@@ -81,7 +81,7 @@ impl Restoring<'_> {
 
     /// The last snapshot that the session took.
     pub(super) fn state_left(&self) -> Result<Option<SnapshotManifest>, CliError> {
-        let session = self.manager.session();
+        let session = self.session();
         for number in session.recorded_numbers()?.into_iter().rev() {
             let manifest = session.manifest(number)?.manifest;
             if manifest.kind == SnapshotKind::Ordinary {
@@ -92,16 +92,16 @@ impl Restoring<'_> {
     }
 
     fn show_patches(&self, patches: &[Patch<'_>], context: &Context) -> Result<(), CliError> {
-        let session = self.manager.session();
-        let target = session.manifest(self.number)?.manifest;
+        let session = self.session();
+        let target = session.manifest(self.job.snapshot())?.manifest;
         let left = self.state_left()?.unwrap_or_else(|| target.clone());
-        let live = self.manager.live_state(&target)?;
+        let live = self.job.manager().live_state(&target)?;
         let root = |state| match state {
             State::Target => &target.merkle_root,
             State::Left => &left.merkle_root,
             State::Now => &live.manifest().merkle_root,
         };
-        let source = EitherSource { first: self.manager.store(), second: &live };
+        let source = EitherSource { first: self.job.manager().store(), second: &live };
         let mut options = DiffOptions::new(&source, &self.roots);
         options.escape = context.stdout_is_terminal;
         if context.colours() {

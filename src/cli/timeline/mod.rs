@@ -34,10 +34,12 @@ use super::commands::{list, redo, undo};
 use super::context::Context;
 use super::error::CliError;
 use super::looking::{self, States, states_around};
+use super::offer::NONO;
 use super::render::{LineKind, MarkedLine, absolute_time, shown, touched_part};
 use super::restoring::restore_picked;
 use nono_engine::diff::{self, Comparison, Difference as Different};
-use nono_engine::restore::{RunsAtWork, Selection, TextPart};
+use nono_engine::job::{JobKind, RestoreJob};
+use nono_engine::restore::{Selection, TextPart};
 use nono_engine::session::{Catalog, Place, Purpose as Looked, SessionStatus, SessionSummary};
 use nono_engine::snapshot::{NotCapturedSet, SessionDir, SnapshotManager, SnapshotManifest};
 
@@ -407,16 +409,17 @@ impl<'a> Driver<'a> {
         let manager = SnapshotManager::open(session.path())?;
         let path = change.path.clone();
         let part = TextPart { snapshot: states.numbers()[1], path, without };
-        let report = manager.undo_text(&part, &RunsAtWork::default())?;
+        let job = RestoreJob::new(manager, JobKind::Text(part))?.in_catalog(self.catalog);
+        let report = job.run()?;
         let name = page.shown(&change.path);
-        Ok(match report.conflict {
-            Some(conflict) => format!("{name} stays as it is: {conflict}"),
+        Ok(match report.step_conflicts.first() {
+            Some(conflict) => format!("{name} stays as it is: {}", conflict.reason),
             None if report.restore.changes.is_empty() => {
                 format!("{name} has this hunk no more: nothing was changed")
             }
             None => {
                 let number = hunk.0 + 1;
-                format!("hunk {number} of {name} is restored (nono redo takes that back)")
+                format!("hunk {number} of {name} is restored ({NONO} redo takes that back)")
             }
         })
     }

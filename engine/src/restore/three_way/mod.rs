@@ -24,15 +24,13 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 
 use super::plan;
-use super::{RestoreError, RestoreOptions, RestoreReport, Selection, States};
+use super::{Decision, RestoreError, RestoreOptions, RestoreReport, Selection, States};
 use crate::byte_path;
 use crate::diff::Comparison;
 use crate::manifest::NotCaptured;
 use crate::object::ContentHash;
-use crate::restore::{OnConflict, RunsAtWork};
-use crate::snapshot::{
-    CacheUse, LoadedManifest, RestoreCommand, RestoreRecord, SnapshotManager, SnapshotManifest,
-};
+use crate::restore::OnConflict;
+use crate::snapshot::{CacheUse, LoadedManifest, RestoreRecord, SnapshotManager, SnapshotManifest};
 use crate::store::{ObjectStore, OverlayStore};
 pub(super) use edit_tree::Edits;
 pub(super) use edit_tree::apply;
@@ -81,11 +79,12 @@ impl Wanted {
         Ok(Self { root, paths, merged, conflicts, left, decided, left_text: None })
     }
 
-    /// Later changes of these paths are in the state that is to be reached.
-    pub(super) fn options(&self) -> RestoreOptions {
+    /// Later changes of these paths are in the state that is to be reached. `asked`: the choices.
+    pub(super) fn options(&self, asked: &RestoreOptions) -> RestoreOptions {
         RestoreOptions {
             on_conflict: OnConflict::Overwrite,
             selection: Selection { exactly: self.paths.clone(), ..Selection::default() },
+            skip_blocked: asked.skip_blocked,
             ..RestoreOptions::default()
         }
     }
@@ -106,13 +105,14 @@ impl SnapshotManager {
     pub(super) fn plan_change(
         &self,
         states: States,
+        asked: &RestoreOptions,
         wanted: WantedOf<'_>,
     ) -> Result<Carried, RestoreError> {
         let overlay = OverlayStore::new(self.store());
         let (target, latest) = (&states.target.manifest, &states.latest);
         let current = self.capture_current(&overlay, target, latest, CacheUse::Read)?;
         let wanted = wanted(&overlay, &current.merkle_root, &current.not_captured)?;
-        let options = wanted.options();
+        let options = wanted.options(asked);
         let mut restore = self.report(target.number, &options, true);
         let states = states.aiming_at(wanted.root, &current.not_captured);
         if !wanted.paths.is_empty() {
@@ -120,6 +120,7 @@ impl SnapshotManager {
             let planned =
                 self.planned(&overlay, &states, root, left_out, &options, &Default::default())?;
             restore.skipped.clone_from(&planned.plan.skipped);
+            restore.blocked = planned.blocked;
             let Comparison { changes, touched } = planned.plan.changes.comparison();
             (restore.changes, restore.touched) = (changes, touched);
         }
@@ -132,17 +133,21 @@ impl SnapshotManager {
     pub(super) fn carry_out_change(
         &self,
         number: u64,
-        runs_at_work: &RunsAtWork,
+        asked: &RestoreOptions,
+        decision: Decision,
         wanted: WantedOf<'_>,
         then: impl Fn(&Carried),
     ) -> Result<Carried, RestoreError> {
-        let everything =
-            RestoreOptions { runs_at_work: runs_at_work.clone(), ..Default::default() };
+        let everything = RestoreOptions {
+            runs_at_work: asked.runs_at_work.clone(),
+            ..RestoreOptions::default()
+        };
         let _mark = self.begin_restore(number, &everything)?;
         if self.session().has_restore_journal()? {
             let _ = self.clear_staging();
         }
         let _session_lock = self.lock_session()?;
+        self.check_restore_count(decision.restore_count)?;
         let _store_lock = self.lock_store()?;
         for _ in 0..ATTEMPTS {
             let states = self.states(number)?;
@@ -151,7 +156,7 @@ impl SnapshotManager {
             let current = self.capture_current(self.store(), target, latest, cache)?;
             let (root, left_out) = (current.merkle_root, current.not_captured);
             let wanted = wanted(self.store(), &root, &left_out)?;
-            let options = wanted.options();
+            let options = wanted.options(asked);
             if wanted.paths.is_empty() {
                 let restore = self.report(number, &options, false);
                 return Ok(Carried { wanted, restore });
@@ -177,7 +182,7 @@ impl SnapshotManager {
             let record = RestoreRecord {
                 at: Timestamp::now(),
                 snapshot: number,
-                command: RestoreCommand::Undo,
+                command: decision.command,
                 safety_snapshot: prepared.before.safety,
                 is_partial: true,
                 undoes_steps: true,

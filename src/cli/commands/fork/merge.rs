@@ -25,14 +25,15 @@ use crate::cli::offer::NONO;
 use crate::cli::progress::Bar;
 use crate::cli::render::{Palette, summary_line};
 use crate::cli::repositories::Repositories;
-use crate::cli::restoring::{answers, is_allowed, print_changes, refuse_half_way, resolve};
+use crate::cli::restoring::{answers, is_allowed, print_changes, resolve};
 use nono_engine::diff::{ChangeSummary, relative_to_roots};
 use nono_engine::fork::{Fork, NotTaken};
+use nono_engine::job::refuse_half_way;
 use nono_engine::path_text::Shown;
 use nono_engine::restore::{
     ConflictSide, Decided, DecidedBy, Merge, MergeReport, RestoreError, RunsAtWork, Selection,
 };
-use nono_engine::session::{RecordRequest, Recording};
+use nono_engine::session::{RecordRequest, Recording, running_on};
 use nono_engine::snapshot::{
     Budget, MergeRecord, SessionOrigin, SnapshotManager, SnapshotManifest,
 };
@@ -179,10 +180,8 @@ pub(in crate::cli) fn run(args: &MergeArgs, store: &StoreArgs, context: &Context
         return print(args, &sides, planned?.as_ref(), &branches, None, None, context);
     }
     let asks_nothing = args.json;
-    let everything = Selection::default();
-    let Some(allowed) =
-        is_allowed(&catalog, &sides.roots, &everything, args.force, asks_nothing, context)?
-    else {
+    let running = running_on(&catalog, &sides.roots, None)?;
+    let Some(allowed) = is_allowed(running, args.force, asks_nothing, context)? else {
         return Ok(1);
     };
     let at_work = if args.force { RunsAtWork::Ignore } else { RunsAtWork::Allow(allowed) };

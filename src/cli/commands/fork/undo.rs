@@ -32,8 +32,9 @@ use crate::config::Origin;
 use crate::sandbox;
 use nono_engine::diff::relative_to_roots;
 use nono_engine::fork::{Fork, ForkError};
+use nono_engine::job::{JobKind, RestoreJob};
 use nono_engine::path_text::Shown;
-use nono_engine::restore::{Recovery, RunsAtWork, StepUndoOptions, StepUndoReport};
+use nono_engine::restore::{JobReport, OnConflict, Recovery, RestoreError, RunsAtWork};
 use nono_engine::snapshot::{SessionDir, SnapshotKind, SnapshotManager, StepKind};
 
 /// The name of the hidden command.
@@ -182,27 +183,32 @@ impl Work<'_> {
     /// Takes back the first of these snapshots of which something is left.
     fn take_back(&self, numbers: &[u64]) -> Outcome {
         let Self { fork, what, context, .. } = self;
-        let options = StepUndoOptions { overwrite: what.force, runs_at_work: RunsAtWork::Ignore };
         for &number in numbers {
-            let plan =
-                self.with_bar("comparing", |manager| manager.plan_step_undo(&[number], &options))?;
-            if plan.is_nothing_but_commits() && (numbers.len() > 1 || plan.is_nothing()) {
+            let mut job = RestoreJob::new(self.manager.clone(), JobKind::Steps(vec![number]))?;
+            job.choose(|options| {
+                options.runs_at_work = RunsAtWork::Ignore;
+                if what.force {
+                    options.on_conflict = OnConflict::Overwrite;
+                }
+            });
+            let plan = self.with_bar("comparing", &mut job, RestoreJob::plan)?;
+            let shown = &plan.report;
+            if shown.is_nothing_but_commits() && (numbers.len() > 1 || shown.is_nothing()) {
                 continue;
             }
             let id = format!("{}/{number}", fork.document().session);
             if what.dry_run {
-                return self.print(&plan);
+                return self.print(shown);
             }
             context.say(format_args!("undo in fork {}: what led to {id}", fork.name()));
             if !what.yes {
-                self.show_changes(&plan)?;
+                self.show_changes(shown)?;
                 if !context.confirm(&format!("undo this in fork {}?", fork.name()))? {
                     context.say(format_args!("nothing was changed in fork {}", fork.name()));
                     return Ok(1);
                 }
             }
-            let done =
-                self.with_bar("restoring", |manager| manager.undo_steps(&[number], &options))?;
+            let done = self.with_bar("restoring", &mut job, |job| job.carry_out(&plan))?;
             return self.print(&done);
         }
         let id = &fork.document().session;
@@ -213,28 +219,30 @@ impl Work<'_> {
         .with_hint(format!("{NONO} show {id} lists its snapshots")))
     }
 
-    fn with_bar<T, E: Into<CliError>>(
+    fn with_bar<T>(
         &self,
         what: &'static str,
-        work: impl FnOnce(SnapshotManager) -> Result<T, E>,
+        job: &mut RestoreJob,
+        work: impl FnOnce(&RestoreJob) -> Result<T, RestoreError>,
     ) -> Result<T, CliError> {
         let bar = Bar::new(self.context, what);
-        let done = work(self.manager.clone().with_progress(bar.clone()));
+        job.tell(bar.clone());
+        let done = work(job);
         bar.finish();
-        done.map_err(Into::into)
+        Ok(done?)
     }
 
     fn roots(&self) -> Vec<PathBuf> {
         self.fork.recorded_paths().cloned().collect()
     }
 
-    fn show_changes(&self, report: &StepUndoReport) -> Result<(), CliError> {
+    fn show_changes(&self, report: &JobReport) -> Result<(), CliError> {
         let restore = &report.restore;
         let none = Repositories::default();
         print_changes(&restore.changes, &[], &none, &self.roots(), restore.dry_run, self.context)
     }
 
-    fn print(&self, report: &StepUndoReport) -> Outcome {
+    fn print(&self, report: &JobReport) -> Outcome {
         let Self { fork, what, context, .. } = self;
         let code = u8::from(!report.is_complete());
         if what.json {

@@ -11,41 +11,25 @@ use super::hunks;
 use super::paths::{changes, merged, reasons};
 use super::{form_token, hidden, page, path_of, time, title_of};
 use crate::cli::repositories::{Repositories, Told, conflict_text};
-use crate::cli::restoring::refuse_half_way;
 use crate::cli::ui::app::App;
 use crate::cli::ui::changed::{Changed, Part};
 use crate::cli::ui::html::{Html, address, html, plural};
 use crate::cli::ui::server::{Answer, Asked, Failure};
 use nono_engine::diff::ChangeType;
-use nono_engine::restore::{
-    OnConflict, RestoreOptions, RestoreReport, RunsAtWork, Selection, StepUndoOptions, TextPart,
-    TextUndoReport,
-};
+use nono_engine::job::{JobKind, RestoreJob};
+use nono_engine::restore::{JobReport, OnConflict, RestoreError, RestoreReport, Selection};
 use nono_engine::session::{SessionSummary, steps};
-use nono_engine::snapshot::{RestoreCommand, SessionDir, SnapshotManager};
+use nono_engine::snapshot::{SessionDir, SnapshotManager, StepEntry};
 
 /// The field that names the work for its progress; the script of the page fills it.
 const WORK: &str = "work";
 
 /// The work that is to be taken back.
 struct Undo {
-    session: SessionDir,
     summary: SessionSummary,
-    manager: SnapshotManager,
+    job: RestoreJob,
     /// In words.
     name: String,
-    work: Work,
-    on_conflict: OnConflict,
-}
-
-enum Work {
-    Restore {
-        number: u64,
-        options: Box<RestoreOptions>,
-    },
-    Steps(Vec<u64>),
-    /// Hunks of one file.
-    Text(TextPart),
 }
 
 /// The changes that an undo made, or would make.
@@ -63,129 +47,80 @@ impl Undo {
         let session = app.session(asked.get("id"))?;
         let summary = SessionSummary::of(&session)?;
         let manager = SnapshotManager::open(session.path())?.with_threads(app.threads);
-        let on_conflict = match asked.get("conflicts") {
-            "keep" => OnConflict::KeepNewer,
-            "overwrite" => OnConflict::Overwrite,
-            _ => OnConflict::Refuse,
-        };
-        let mut options = RestoreOptions {
-            on_conflict,
-            restore_count: Some(summary.restore_count),
-            skip_blocked: !asked.get("skip").is_empty(),
-            ..RestoreOptions::default()
-        };
-        let (name, work) = match asked.get("what") {
-            "all" => {
-                options.is_undo = true;
-                options.command = RestoreCommand::Undo;
-                let options = Box::new(options);
-                ("all that the session did".to_owned(), Work::Restore { number: 0, options })
-            }
+        let mut selection = Selection::default();
+        let (name, kind) = match asked.get("what") {
+            "all" => ("all that the session did".to_owned(), JobKind::Undo(0)),
             "paths" => {
                 let changed = Changed::of(app, &session, Part::Whole)?;
-                let exactly = chosen_paths(&changed, asked.all("path").map(path_of));
-                if exactly.is_empty() {
+                selection.exactly = chosen_paths(&changed, asked.all("path").map(path_of));
+                if selection.exactly.is_empty() {
                     return Err(Failure::wrong("no changed path is chosen"));
                 }
-                options.is_undo = true;
-                options.command = RestoreCommand::Undo;
-                options.selection = Selection { exactly, ..Selection::default() };
-                let options = Box::new(options);
-                (
-                    "the chosen paths".to_owned(),
-                    Work::Restore { number: changed.numbers.0, options },
-                )
+                ("the chosen paths".to_owned(), JobKind::Undo(changed.numbers.0))
             }
-            "steps" => {
-                let known = steps(&session)?;
-                let wanted: BTreeSet<u64> =
-                    asked.all("step").filter_map(|it| it.parse().ok()).collect();
-                let prompt = asked.number("prompt");
-                let is_meant = |step: &&nono_engine::snapshot::StepEntry| {
-                    let of_prompt = step.prompt.as_ref().map(|it| it.number);
-                    step.is_agents()
-                        && (wanted.contains(&step.number)
-                            || prompt.is_some() && of_prompt == prompt)
-                };
-                let numbers: Vec<u64> =
-                    known.iter().filter(is_meant).map(|step| step.number).collect();
-                if numbers.is_empty() {
-                    return Err(Failure::wrong("no step of the agent is chosen"));
-                }
-                let name = match (prompt, &numbers[..]) {
-                    (Some(prompt), _) => format!("what prompt {prompt} did"),
-                    (None, [number]) => format!("what step {number} did"),
-                    (None, numbers) => {
-                        format!("what {} did", plural(numbers.len() as u64, "step"))
-                    }
-                };
-                (name, Work::Steps(numbers))
-            }
+            "steps" => steps_of(&session, asked)?,
             "hunks" => {
                 let (name, part) = hunks::chosen(app, &session, asked)?;
-                (name, Work::Text(part))
+                (name, JobKind::Text(part))
             }
             "state" => {
                 let number =
                     asked.number("to").ok_or_else(|| Failure::wrong("which state is meant?"))?;
-                let options = Box::new(options);
-                (format!("all that came after state {number}"), Work::Restore { number, options })
+                (format!("all that came after state {number}"), JobKind::Restore(number))
             }
             "redo" => {
                 let number =
                     asked.number("n").ok_or_else(|| Failure::wrong("which undo is meant?"))?;
-                let Some(selection) = manager.changed_by_restore(number)? else {
-                    return Err(Failure::wrong(
-                        "this undo changed nothing, or it is not known any more",
-                    ));
-                };
-                options.selection = selection;
-                options.takes_back = true;
-                options.command = RestoreCommand::Redo;
-                ("that undo".to_owned(), Work::Restore { number, options: Box::new(options) })
+                ("that undo".to_owned(), JobKind::Redo(number))
             }
             _ => return Err(Failure::wrong("nothing is chosen")),
         };
-        Ok(Self { session, summary, manager, name, work, on_conflict })
+        let job = RestoreJob::new(manager, kind).map_err(|error| match error {
+            RestoreError::ChangedNothing { .. } => {
+                Failure::wrong("this undo changed nothing, or it is not known any more")
+            }
+            error => error.into(),
+        })?;
+        let mut job = job.in_catalog(&app.catalog).decided_at(summary.restore_count);
+        job.choose(|options| {
+            options.on_conflict = match asked.get("conflicts") {
+                "keep" => OnConflict::KeepNewer,
+                "overwrite" => OnConflict::Overwrite,
+                _ => OnConflict::Refuse,
+            };
+            options.skip_blocked = !asked.get("skip").is_empty();
+            if !selection.is_everything() {
+                options.selection = selection;
+            }
+        });
+        Ok(Self { summary, job, name })
     }
 
-    fn step_options(&self) -> StepUndoOptions {
-        let overwrite = self.on_conflict == OnConflict::Overwrite;
-        StepUndoOptions { overwrite, ..StepUndoOptions::default() }
+    fn roots(&self) -> Vec<PathBuf> {
+        self.job.manager().roots().iter().map(|root| root.path.clone()).collect()
     }
+}
 
-    fn plan(&self) -> Result<Report, Failure> {
-        Ok(match &self.work {
-            Work::Restore { number, options } => {
-                Report::of(self.manager.plan_restore(*number, options)?, Vec::new())
-            }
-            Work::Steps(numbers) => {
-                let report = self.manager.plan_step_undo(numbers, &self.step_options())?;
-                Report::of(report.restore, report.step_conflicts)
-            }
-            Work::Text(part) => Report::of_text(self.manager.plan_text_undo(part)?, part),
-        })
+/// The chosen steps, or those of a prompt, in words and as the work of a job.
+fn steps_of(session: &SessionDir, asked: &Asked) -> Result<(String, JobKind), Failure> {
+    let known = steps(session)?;
+    let wanted: BTreeSet<u64> = asked.all("step").filter_map(|it| it.parse().ok()).collect();
+    let prompt = asked.number("prompt");
+    let is_meant = |step: &&StepEntry| {
+        let of_prompt = step.prompt.as_ref().map(|it| it.number);
+        let is_chosen = wanted.contains(&step.number) || prompt.is_some() && of_prompt == prompt;
+        step.is_agents() && is_chosen
+    };
+    let numbers: Vec<u64> = known.iter().filter(is_meant).map(|step| step.number).collect();
+    if numbers.is_empty() {
+        return Err(Failure::wrong("no step of the agent is chosen"));
     }
-
-    /// Carries it out, and tells the page that asked how far it is.
-    fn carry_out(&self, app: &App, asked: &Asked) -> Result<Report, Failure> {
-        let progress = app.works.begin(asked.get(WORK));
-        let manager = self.manager.clone().with_progress(progress);
-        Ok(match &self.work {
-            Work::Restore { number, options } => {
-                Report::of(manager.restore_with(*number, options)?, Vec::new())
-            }
-            Work::Steps(numbers) => {
-                manager.refuse_restored_since(self.summary.restore_count)?;
-                let report = manager.undo_steps(numbers, &self.step_options())?;
-                Report::of(report.restore, report.step_conflicts)
-            }
-            Work::Text(part) => {
-                manager.refuse_restored_since(self.summary.restore_count)?;
-                Report::of_text(manager.undo_text(part, &RunsAtWork::default())?, part)
-            }
-        })
-    }
+    let name = match (prompt, &numbers[..]) {
+        (Some(prompt), _) => format!("what prompt {prompt} did"),
+        (None, [number]) => format!("what step {number} did"),
+        (None, numbers) => format!("what {} did", plural(numbers.len() as u64, "step")),
+    };
+    Ok((name, JobKind::Steps(numbers)))
 }
 
 /// The changes that chosen rows mean: a directory with all that is below it, a renamed file with
@@ -207,7 +142,8 @@ fn chosen_paths(changed: &Changed, chosen: impl Iterator<Item = PathBuf>) -> Vec
 }
 
 impl Report {
-    fn of(restore: RestoreReport, of_steps: Vec<nono_engine::restore::StepConflict>) -> Self {
+    fn of(report: JobReport) -> Self {
+        let JobReport { restore, step_conflicts, .. } = report;
         let reason = |conflict: &nono_engine::restore::Conflict| match &conflict.repository {
             Some(repository) => conflict_text(&conflict.path, repository),
             None if conflict.user_edit.is_some() => "you edited it as well".to_owned(),
@@ -217,7 +153,8 @@ impl Report {
             None => "it was changed later".to_owned(),
         };
         let conflicts = restore.conflicts.iter().map(|it| (it.path.clone(), reason(it))).collect();
-        let mut staying: Vec<_> = of_steps.into_iter().map(|it| (it.path, it.reason)).collect();
+        let mut staying: Vec<_> =
+            step_conflicts.into_iter().map(|it| (it.path, it.reason)).collect();
         let skipped = restore.skipped.iter().chain(&restore.blocked);
         staying.extend(skipped.map(|it| (it.path.clone(), it.reason.clone())));
         let later = |path: &PathBuf| (path.clone(), "it was changed later, by others".to_owned());
@@ -231,24 +168,16 @@ impl Report {
     }
 }
 
-impl Report {
-    fn of_text(report: TextUndoReport, part: &TextPart) -> Self {
-        let mut made = Self::of(report.restore, Vec::new());
-        made.staying.extend(report.conflict.map(|reason| (part.path.clone(), reason)));
-        made
-    }
-}
-
 /// The plan, with the question.
 pub(super) fn plan(app: &App, asked: &Asked) -> Result<Answer, Failure> {
     let undo = Undo::of(app, asked)?;
-    let planned = undo.plan()?;
+    let planned = Report::of(undo.job.plan()?.report);
     Ok(Answer::Page(plan_page(app, asked, &undo, &planned, None)))
 }
 
 fn plan_page(app: &App, asked: &Asked, undo: &Undo, planned: &Report, note: Option<&str>) -> Html {
-    let Undo { session, summary, manager, name, .. } = undo;
-    let roots: Vec<PathBuf> = manager.roots().iter().map(|root| root.path.clone()).collect();
+    let Undo { summary, job, name } = undo;
+    let (session, roots) = (job.session(), undo.roots());
     let number = planned.restore.changes.len() as u64;
     let mut out = Html::default();
     html!(
@@ -361,10 +290,9 @@ fn conflicts(out: &mut Html, asked: &Asked, planned: &Report, roots: &[PathBuf])
 
 /// Does what was planned and confirmed.
 pub(super) fn carry_out(app: &App, asked: &Asked) -> Result<Answer, Failure> {
-    let undo = Undo::of(app, asked)?;
-    let roots: Vec<PathBuf> = undo.manager.roots().iter().map(|root| root.path.clone()).collect();
-    refuse_half_way(&app.catalog, &roots)?;
-    let planned = undo.plan()?;
+    let mut undo = Undo::of(app, asked)?;
+    let plan = undo.job.plan()?;
+    let planned = Report::of(plan.report.clone());
     let number = planned.restore.changes.len() as u64;
     let note = match asked.number("count") {
         _ if planned.is_refused => {
@@ -380,25 +308,26 @@ pub(super) fn carry_out(app: &App, asked: &Asked) -> Result<Answer, Failure> {
     if let Some(note) = note {
         return Ok(Answer::Page(plan_page(app, asked, &undo, &planned, Some(&note))));
     }
-    let done = undo.carry_out(app, asked)?;
-    Ok(Answer::Page(result_page(app, &undo, &done, &roots)))
+    undo.job.tell(app.works.begin(asked.get(WORK)));
+    let done = Report::of(undo.job.carry_out(&plan)?);
+    Ok(Answer::Page(result_page(app, &undo, &done)))
 }
 
 /// Takes an undo back.
 pub(super) fn take_back(app: &App, asked: &Asked) -> Result<Answer, Failure> {
-    let undo = Undo::of(app, asked)?;
-    let roots: Vec<PathBuf> = undo.manager.roots().iter().map(|root| root.path.clone()).collect();
-    refuse_half_way(&app.catalog, &roots)?;
-    let done = undo.carry_out(app, asked)?;
+    let mut undo = Undo::of(app, asked)?;
+    undo.job.tell(app.works.begin(asked.get(WORK)));
+    let done = Report::of(undo.job.run()?);
     if done.is_refused {
         let note = "Nothing was changed: paths changed after the undo.";
         return Ok(Answer::Page(plan_page(app, asked, &undo, &done, Some(note))));
     }
-    Ok(Answer::Page(result_page(app, &undo, &done, &roots)))
+    Ok(Answer::Page(result_page(app, &undo, &done)))
 }
 
-fn result_page(app: &App, undo: &Undo, done: &Report, roots: &[PathBuf]) -> Html {
-    let id = undo.session.id();
+fn result_page(app: &App, undo: &Undo, done: &Report) -> Html {
+    let (id, roots) = (undo.job.session().id(), undo.roots());
+    let roots = &roots[..];
     let mut out = Html::default();
     let is_complete = done.restore.is_complete() && done.staying.is_empty();
     let head = match (done.restore.changes.is_empty(), is_complete) {
