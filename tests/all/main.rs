@@ -61,6 +61,7 @@ mod ignoring_property;
 mod importing;
 mod inode_flags;
 mod inside;
+mod jobs;
 mod keeping;
 mod killed_commands;
 mod left_out;

@@ -16,6 +16,7 @@
 //! Git directories stay as they are: half of a commit is none.
 
 use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt;
 
 use super::makers::{Link, Makers, Window};
 use super::others::Contested;
