@@ -41,6 +41,7 @@ pub use kernel::guard::{Watched, stand_guard};
 pub use kernel::mount_table::{FS_TYPE, MountPoint, MountedAt, check_mount_point, mounts};
 pub use mount::{Mount, Unmounter, unmount};
 pub use options::{MountOptions, Owner};
+pub use server::nodes::first_number;
 pub use source::{
     Content, Device, Entry, HardLinks, Kind, Node, Space, Stability, StateId, TreeSource, Xattrs,
 };

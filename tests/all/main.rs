@@ -34,6 +34,7 @@ mod events;
 mod extremes;
 mod faults;
 mod fixture;
+mod fork_git;
 mod fork_killed;
 mod fork_merge;
 mod fork_names;

@@ -381,7 +381,8 @@ impl Drop for OpenObject {
     }
 }
 
-struct InMemory(Box<[u8]>);
+/// Contents in memory.
+pub(super) struct InMemory(pub(super) Box<[u8]>);
 
 impl Content for InMemory {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {

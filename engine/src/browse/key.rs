@@ -108,6 +108,8 @@ enum ContentKind {
     Whole(ObjectKey),
     /// With the name of its midstates.
     InPieces(Arc<(ObjectKey, ContentHash)>),
+    /// The index of git at the top of this tracked path, with stat data as they are shown.
+    GitIndex(Arc<(ObjectKey, Box<[u8]>)>),
 }
 
 impl ContentKey {
@@ -118,17 +120,31 @@ impl ContentKey {
         })
     }
 
+    /// The same contents, as the index of git at the top of a tracked path.
+    pub(super) fn of_git_index(&self, tracked: &[u8]) -> Self {
+        Self(ContentKind::GitIndex(Arc::new((*self.object(), tracked.into()))))
+    }
+
+    /// The tracked path at whose top it is the index of git.
+    pub(super) fn git_index_of(&self) -> Option<&[u8]> {
+        match &self.0 {
+            ContentKind::GitIndex(index) => Some(&index.1),
+            _ => None,
+        }
+    }
+
     pub(super) fn object(&self) -> &ObjectKey {
         match &self.0 {
             ContentKind::Whole(object) => object,
             ContentKind::InPieces(pieces) => &pieces.0,
+            ContentKind::GitIndex(index) => &index.0,
         }
     }
 
     /// Name of its midstates.
     pub(super) fn midstates(&self) -> Option<&ContentHash> {
         match &self.0 {
-            ContentKind::Whole(_) => None,
+            ContentKind::Whole(_) | ContentKind::GitIndex(_) => None,
             ContentKind::InPieces(pieces) => Some(&pieces.1),
         }
     }

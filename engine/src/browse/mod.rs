@@ -25,6 +25,7 @@ mod by_project;
 mod contents;
 mod error;
 mod forks;
+mod git_index;
 mod head;
 mod key;
 mod links;

@@ -13,6 +13,7 @@ use super::by_project::ByProject;
 use super::contents::Verified;
 use super::error::{BrowseError, from_store, from_sys};
 use super::forks::{FORKS, LiveForks};
+use super::git_index::GitIndexes;
 use super::head::SnapshotHead;
 use super::key::{
     ContentKey, DirectoryKey, DirectoryKind, PathHash, SessionKey, SnapshotKey, StoreId, TreeKey,
@@ -53,6 +54,7 @@ pub struct StoreTree {
     step_links: StepLinks,
     pub(super) by_project: ByProject,
     pub(super) forks: LiveForks,
+    git_indexes: GitIndexes,
     /// The session at the top, if it is only one.
     session: Option<SessionKey>,
     root: DirectoryKey,
@@ -96,12 +98,30 @@ impl StoreTree {
             step_links: StepLinks::default(),
             by_project: ByProject::new(),
             forks: LiveForks::default(),
+            git_indexes: GitIndexes::default(),
             session,
             root: root.into(),
             started: sys::coarse_now(),
             uid: sys::effective_uid(),
             gid: sys::effective_gid(),
         })
+    }
+
+    /// Shows each index of git at the top of a tracked path of a snapshot with the times and inode
+    /// numbers that files have here, so that git need not read them. For a mount that programs take
+    /// for the project itself.
+    ///
+    /// # Errors
+    /// The snapshot of the one session that is shown cannot be read.
+    pub fn with_git_indexes(mut self, number: u64) -> io::Result<Self> {
+        if let Some(session) = &self.session {
+            let snapshot = self.snapshot_key(session, number)?;
+            let store = self.stores.open(snapshot.store)?;
+            let root = read_root_tree(&*store, &snapshot.merkle_root).map_err(from_store)?;
+            let top = self.stores.top(snapshot.store)?;
+            self.git_indexes = GitIndexes::of(snapshot, top, &root);
+        }
+        Ok(self)
     }
 
     /// How many blocks of packs were read so far, of all stores.
@@ -298,7 +318,11 @@ impl StoreTree {
     }
 
     /// The entries at `prefix`, a directory above tracked paths or the top.
-    fn list_above(&self, snapshot: &SnapshotKey, prefix: &[u8]) -> io::Result<Vec<StoreEntry>> {
+    pub(super) fn list_above(
+        &self,
+        snapshot: &SnapshotKey,
+        prefix: &[u8],
+    ) -> io::Result<Vec<StoreEntry>> {
         let store = self.stores.open(snapshot.store)?;
         let root = read_root_tree(&*store, &snapshot.merkle_root).map_err(from_store)?;
         let links = self.links_of(snapshot.store, root.links)?;
@@ -331,6 +355,7 @@ impl StoreTree {
         Ok(entries
             .map(|entry| {
                 let node = lister.node(&entry.name, &entry.attributes, &entry.node);
+                let node = self.git_indexes.marked(&key.path, &entry.name, node);
                 Entry { name: entry.name, node }
             })
             .collect())
@@ -449,6 +474,9 @@ impl TreeSource for StoreTree {
     }
 
     fn open(&self, content: &ContentKey, size: u64) -> io::Result<Arc<dyn Content>> {
+        if let Some(tracked) = content.git_index_of() {
+            return self.git_indexes.open(self, content, size, tracked);
+        }
         let store = self.stores.open(content.object().store)?;
         match self.verified.open(&store, content, size) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -459,6 +487,14 @@ impl TreeSource for StoreTree {
     }
 
     fn read_whole(&self, content: &ContentKey, size: u64, buffer: &mut Vec<u8>) -> io::Result<()> {
+        if let Some(tracked) = content.git_index_of() {
+            let index = self.git_indexes.open(self, content, size, tracked)?;
+            buffer.clear();
+            buffer.resize(usize::try_from(size).map_err(|_| io::ErrorKind::FileTooLarge)?, 0);
+            let len = index.read_at(buffer, 0)?;
+            buffer.truncate(len);
+            return Ok(());
+        }
         let store = self.stores.open(content.object().store)?;
         match self.verified.read_whole(&store, content, size, buffer) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -110,6 +110,10 @@ impl Birth {
         own.replace_file(DOCUMENT, &encoded(&document)?, 0o600, true)?;
         // Retention spares it as long as the fork lives.
         session.set_pinned(true)?;
+        if !throw_away {
+            // The name of the fork is on the disk after all that it stands for.
+            store.sync()?;
+        }
         // No other fork gets the name meanwhile.
         let alone = FileLock::exclusive_of(&dir)?;
         forks.check_new_name(name, &paths)?;

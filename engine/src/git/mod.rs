@@ -24,7 +24,7 @@ pub(crate) use reftable::{MAX_TABLE_BYTES, MAX_TABLES, RefStack, RefValue, TABLE
 pub use state::GitState;
 pub(crate) use state::{MAX_PACKED_BYTES, read_contents};
 pub(crate) use work::own_refs;
-pub use work::{GitWork, RefAt, StagedFile};
+pub use work::{GitWork, RefAt, StagedFile, staged_between};
 pub use worktree::{LinkedWorktree, Repository};
 
 /// For fields that are left out of documents where they say nothing.

@@ -5,7 +5,8 @@
 //! person. So each changed path is either work of one of these kinds, or git's own.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -14,9 +15,9 @@ use super::refs::Oid;
 use super::state::{GitState, read_contents};
 use crate::byte_path;
 use crate::diff::Lookup;
-use crate::object::Node;
+use crate::object::{ContentHash, Node};
 use crate::path_text::{serde_path, to_path};
-use crate::store::{ObjectSource, StoreError};
+use crate::store::{ObjectSource, StoreError, read_root_tree};
 use crate::walk::{StagedEntries, staged_entries};
 
 const INDEX: &[u8] = b"index";
@@ -163,6 +164,24 @@ impl ChangedPaths {
         }
         Ok(gone)
     }
+}
+
+/// The files of which the newer of two snapshots has another staged state, by path. `None`: that
+/// cannot be told.
+///
+/// # Errors
+/// When a tree that has to be read is missing or damaged.
+pub fn staged_between(
+    source: &dyn ObjectSource,
+    [old, new]: [&ContentHash; 2],
+    git_dir: &Path,
+) -> Result<Option<Vec<StagedFile>>, StoreError> {
+    let path = byte_path::join(git_dir.as_os_str().as_bytes(), INDEX);
+    let read = |root: &ContentHash| {
+        let root = read_root_tree(source, root)?;
+        entries(source, &path, &mut Lookup::new(source, &root))
+    };
+    Ok(read(old)?.zip(read(new)?).map(|(old, new)| changed_entries(&old, &new)))
 }
 
 /// The staged entries of an index, none where there is no index. `None`: they cannot be told.

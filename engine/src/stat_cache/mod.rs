@@ -69,6 +69,24 @@ impl StatKey {
         self.size
     }
 
+    /// Its inode number.
+    #[cfg(feature = "mount")]
+    pub(crate) fn ino(&self) -> u64 {
+        self.ino
+    }
+
+    /// When its contents changed.
+    #[cfg(feature = "mount")]
+    pub(crate) fn mtime(&self) -> FileTime {
+        self.mtime
+    }
+
+    /// When anything of it changed.
+    #[cfg(feature = "mount")]
+    pub(crate) fn ctime(&self) -> FileTime {
+        self.ctime
+    }
+
     /// Whether a file read during a walk that began at `start` could have changed unseen since.
     pub fn is_racy(&self, start: FileTime) -> bool {
         self.ctime.is_racy(start)
@@ -167,10 +185,7 @@ pub fn has_cache(index: &Dir, tracked_path: &Path) -> bool {
 /// Files of a tracked path, by relative path, in the states in which they were read last: at most
 /// `most` of them. That is so whatever became of their objects.
 pub fn known_files(index: &Dir, tracked_path: &Path, most: usize) -> Vec<(Vec<u8>, StatKey)> {
-    let bytes = index.read(&file_name(tracked_path), MAX_CACHE_BYTES).unwrap_or_default();
-    let generation = bytes.get(GENERATION).and_then(|bytes| <[u8; 16]>::try_from(bytes).ok());
-    let parsed = generation.and_then(|of| StatCache::parse(bytes, tracked_path, &of));
-    let Some((cache, _)) = parsed else { return Vec::new() };
+    let cache = StatCache::of_any_generation(index, tracked_path);
     let mut directories: Vec<&[u8]> = cache.directories.keys().map(|path| &**path).collect();
     directories.sort_unstable();
     let mut known = Vec::new();
@@ -238,6 +253,15 @@ impl StatCache {
         };
         cache.doubtful = counted_on.doubtful(&store.counted_on);
         cache
+    }
+
+    /// The cache of a tracked path, whatever became of the objects that it names. Any defect gives
+    /// an empty cache.
+    pub(crate) fn of_any_generation(index: &Dir, tracked_path: &Path) -> Self {
+        let bytes = index.read(&file_name(tracked_path), MAX_CACHE_BYTES).unwrap_or_default();
+        let generation = bytes.get(GENERATION).and_then(|bytes| <[u8; 16]>::try_from(bytes).ok());
+        let parsed = generation.and_then(|of| Self::parse(bytes, tracked_path, &of));
+        parsed.map(|(cache, _)| cache).unwrap_or_default()
     }
 
     /// The cache in these bytes, and what it counts on.

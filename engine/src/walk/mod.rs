@@ -23,6 +23,8 @@ pub(crate) use git_index::StagedEntry;
 #[cfg(feature = "fuzzing")]
 pub(crate) use git_index::finds_what_it_tracks;
 pub(crate) use git_index::{MAX_INDEX_BYTES, StagedEntries, staged, staged_entries};
+#[cfg(feature = "mount")]
+pub(crate) use git_index::{Places, places};
 pub use git_index::{Repository, Tracks};
 pub use ignore_files::{IGNORE_FILE, IgnoreFile, Ignores, MAX_IGNORE_BYTES};
 pub(crate) use ignored::Databases;

@@ -19,7 +19,7 @@ use std::collections::hash_map::Entry as MapEntry;
 use std::collections::{HashMap, VecDeque};
 
 use self::changing::ChangingList;
-pub(crate) use self::numbers::first_number;
+pub use self::numbers::first_number;
 use self::numbers::{DirectoryNumbers, IdMap, generation, next_number};
 use crate::source::{Kind, Node, StateId, TreeSource};
 

@@ -3,6 +3,8 @@
 //! The reader knows nothing but paths and the name of a shared index. It looks into no extension,
 //! recurses nowhere, and takes no more memory than the limits say, whatever the bytes are.
 
+#[cfg(feature = "mount")]
+use super::Places;
 use super::{Paths, StagedEntries, StagedEntry};
 use crate::object::ContentHash;
 
@@ -34,7 +36,7 @@ pub(super) struct Decoded {
 pub(super) fn staged(bytes: &[u8]) -> Option<ContentHash> {
     let read = |hash_bytes: usize| {
         let mut text = Vec::new();
-        let decoded = decode_with(bytes, hash_bytes, |entry, path| {
+        let decoded = decode_with(bytes, hash_bytes, |_, entry, path| {
             text.extend_from_slice(entry.get(MODE_AT..MODE_AT + 4).unwrap_or_default());
             text.extend_from_slice(entry.get(STAT_BYTES..).unwrap_or_default());
             text.extend_from_slice(path);
@@ -49,7 +51,7 @@ pub(super) fn staged(bytes: &[u8]) -> Option<ContentHash> {
 pub(super) fn staged_entries(bytes: &[u8]) -> Option<StagedEntries> {
     let read = |hash_bytes: usize| {
         let mut entries = StagedEntries::new();
-        let decoded = decode_with(bytes, hash_bytes, |entry, path| {
+        let decoded = decode_with(bytes, hash_bytes, |_, entry, path| {
             let at = |from: usize, count: usize| entry.get(from..from + count).unwrap_or_default();
             let mode = number(at(MODE_AT, 4)).unwrap_or_default();
             let flags = at(STAT_BYTES + hash_bytes, 2);
@@ -64,15 +66,28 @@ pub(super) fn staged_entries(bytes: &[u8]) -> Option<StagedEntries> {
 
 /// Reads an index. The object names in it have 20 bytes or 32; the index itself does not say which.
 pub(super) fn decode(bytes: &[u8]) -> Result<Decoded, &'static str> {
-    let read = |hash_bytes| decode_with(bytes, hash_bytes, |_, _| {});
+    let read = |hash_bytes| decode_with(bytes, hash_bytes, |_, _, _| {});
     read(20).or_else(|error| read(32).map_err(|_| error))
 }
 
-/// `see` gets each entry up to its path, and the path.
+/// The entries of an index whose paths it holds itself. `None`: it cannot be read, or a part of it
+/// is in a shared index.
+#[cfg(feature = "mount")]
+pub(super) fn places(bytes: &[u8]) -> Option<Places> {
+    let read = |hash_bytes: usize| {
+        let mut entries = Vec::new();
+        let decoded = decode_with(bytes, hash_bytes, |at, _, path| entries.push((at, path.into())));
+        let is_whole = decoded.is_ok_and(|decoded| decoded.shared.is_none());
+        is_whole.then_some(Places { entries, hash_bytes })
+    };
+    read(20).or_else(|| read(32))
+}
+
+/// `see` gets the place of each entry, the entry up to its path, and the path.
 fn decode_with(
     bytes: &[u8],
     hash_bytes: usize,
-    mut see: impl FnMut(&[u8], &[u8]),
+    mut see: impl FnMut(usize, &[u8], &[u8]),
 ) -> Result<Decoded, &'static str> {
     const SHORT: &str = "it ends early";
     let (header, mut rest) = bytes.split_at_checked(HEADER_BYTES).ok_or(SHORT)?;
@@ -116,7 +131,7 @@ fn decode_with(
             let used = entry.len() - rest.len();
             entry.get((used + 8) & !7..).ok_or(SHORT)?
         };
-        see(head, &path);
+        see(bytes.len() - entry.len(), head, &path);
         paths.push(&path)?;
         if paths.bytes.len() > MAX_ALL_PATHS_BYTES {
             return Err("its paths are too long");

@@ -176,6 +176,22 @@ pub(crate) fn staged_entries(index: &[u8]) -> Option<StagedEntries> {
     decode::staged_entries(index)
 }
 
+/// The entries of an index, where they are in it.
+#[cfg(feature = "mount")]
+#[derive(Debug)]
+pub(crate) struct Places {
+    /// Where each begins, and its path.
+    pub(crate) entries: Vec<(usize, Box<[u8]>)>,
+    /// Length of the names of objects, and of the checksum at the end.
+    pub(crate) hash_bytes: usize,
+}
+
+/// The places of the entries of an index; `None` if they cannot be told.
+#[cfg(feature = "mount")]
+pub(crate) fn places(index: &[u8]) -> Option<Places> {
+    decode::places(index)
+}
+
 /// Paths in the order of their bytes.
 #[derive(Debug, Default)]
 struct Paths {

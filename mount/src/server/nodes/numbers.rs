@@ -10,8 +10,8 @@ use crate::source::StateId;
 /// Numbers made from a state: this bit and 52 bits of its id. Ids made from a counter are below.
 const STATE_NUMBERS: u64 = 1 << 52;
 
-/// The number of a state, but for collisions.
-pub(crate) fn first_number(state: StateId) -> u64 {
+/// The inode number of a file in this state, unless another live state has the same bits.
+pub fn first_number(state: StateId) -> u64 {
     let StateId([a, b, c, d, e, f, g, h, ..]) = state;
     u64::from_be_bytes([a, b, c, d, e, f, g, h]) >> 12 | STATE_NUMBERS
 }
