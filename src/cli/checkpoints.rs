@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "mount")]
-use super::commands::fork::undo::TakeBackArgs;
+use super::commands::fork::{looking::Look, undo::TakeBackArgs};
 #[cfg(feature = "mount")]
 use super::context::Context;
 use super::error::CliError;
@@ -67,6 +67,9 @@ enum Request {
     /// An undo of what the fork recorded.
     #[cfg(feature = "mount")]
     Undo(TakeBackArgs),
+    /// A look at what the fork has, and what it recorded.
+    #[cfg(feature = "mount")]
+    Look(Look),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -80,9 +83,9 @@ enum Reply {
     },
     #[cfg(feature = "mcp")]
     Answered(crate::mcp::Answer),
-    /// An undo ended with this code, and said this.
+    /// A command about the fork ended with this code, and said this.
     #[cfg(feature = "mount")]
-    Undone {
+    Ended {
         code: u8,
         stdout: String,
         stderr: String,
@@ -318,9 +321,20 @@ fn reply(request: &[u8], asked: Asked<'_>, served: &mut Served) -> Reply {
             return refused(too_many_checkpoints());
         }
         served.checkpoints += 1;
-        return match undo(fork, what) {
-            Ok(undone) => undone,
-            Err(error) => refused(format!("cannot start nono again: {error}")),
+        return about(fork, &what.words(&fork.document().session));
+    }
+    #[cfg(feature = "mount")]
+    if let Ok(Request::Look(look)) = &request {
+        let Some(fork) = asked.fork else {
+            return refused("this is no fork: the user can look when the run has ended".to_owned());
+        };
+        if served.events == MAX_EVENTS {
+            return refused(format!("{MAX_EVENTS} requests were answered, and that is all"));
+        }
+        served.events += 1;
+        return match look.clone().words(fork) {
+            Ok(words) => about(fork, &words),
+            Err(error) => refused(error.to_string()),
         };
     }
     let manager = asked.manager;
@@ -344,7 +358,7 @@ fn reply(request: &[u8], asked: Asked<'_>, served: &mut Served) -> Reply {
         #[cfg(feature = "mcp")]
         Ok(Request::Tool { .. }) => return refused("it was answered".to_owned()),
         #[cfg(feature = "mount")]
-        Ok(Request::Undo(_)) => return refused("it was answered".to_owned()),
+        Ok(Request::Undo(_) | Request::Look(_)) => return refused("it was answered".to_owned()),
     };
     match taken {
         Ok((manifest, changes)) => {
@@ -355,14 +369,19 @@ fn reply(request: &[u8], asked: Asked<'_>, served: &mut Served) -> Reply {
     }
 }
 
-/// Undoes in a fork, in a process that enters its mounts. No terminal answers a question there.
+/// Runs a command about a fork, in a process of its own. No terminal answers a question there.
 #[cfg(feature = "mount")]
-fn undo(fork: &Fork, what: &TakeBackArgs) -> io::Result<Reply> {
+fn about(fork: &Fork, words: &[String]) -> Reply {
     let place = fork.recorded_paths().next().map_or(Path::new("/"), |path| path.as_path());
-    let done = super::itself::run(fork.root(), &what.words(&fork.document().session), place)?;
+    let done = match super::itself::run_for_fork(fork.root(), words, place) {
+        Ok(done) => done,
+        Err(error) => {
+            return Reply::Refused { reason: format!("cannot start nono again: {error}") };
+        }
+    };
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let code = done.code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
-    Ok(Reply::Undone { code, stdout: text(&done.stdout), stderr: text(&done.stderr) })
+    Reply::Ended { code, stdout: text(&done.stdout), stderr: text(&done.stderr) }
 }
 
 /// Somebody at the other end of a stream that does not block, waited for until a deadline, and no
@@ -457,8 +476,19 @@ pub(super) fn ask_undo(
     what: &TakeBackArgs,
     context: &Context,
 ) -> Result<u8, CliError> {
-    match converse(socket, &Request::Undo(what.clone()))? {
-        Reply::Undone { code, stdout, stderr } => {
+    ask_about(socket, &Request::Undo(what.clone()), context)
+}
+
+/// Inside of a fork: asks for a look at it, and says what it said. Returns its exit code.
+#[cfg(feature = "mount")]
+pub(super) fn ask_look(socket: &Path, look: Look, context: &Context) -> Result<u8, CliError> {
+    ask_about(socket, &Request::Look(look), context)
+}
+
+#[cfg(feature = "mount")]
+fn ask_about(socket: &Path, request: &Request, context: &Context) -> Result<u8, CliError> {
+    match converse(socket, request)? {
+        Reply::Ended { code, stdout, stderr } => {
             let mut out = context.out();
             out.write_all(stdout.as_bytes())?;
             out.flush()?;

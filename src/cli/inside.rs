@@ -47,6 +47,8 @@ pub(super) fn refuse(arguments: &Arguments) -> Result<(), CliError> {
         // The supervisor of the fork does it.
         #[cfg(feature = "mount")]
         Command::Undo(args) if args.command.is_none() && fork_around().is_some() => return Ok(()),
+        #[cfg(feature = "mount")]
+        Command::Redo(_) if fork_around().is_some() => return Ok(()),
         _ => need == Need::Writing,
     };
     if let Some(fork) = fork_around().filter(|_| is_written && !is_inside()) {

@@ -32,13 +32,25 @@ pub(crate) fn run<S: AsRef<OsStr>>(
     arguments: &[S],
     place: &Path,
 ) -> io::Result<Finished> {
-    let output = Command::new(std::env::current_exe()?)
-        .arg("--root")
-        .arg(root)
-        .args(arguments)
-        .current_dir(place)
-        .stdin(Stdio::null())
-        .output()?;
+    finish(Command::new(std::env::current_exe()?).arg("--root").arg(root).args(arguments), place)
+}
+
+/// The same for a reader in a fork, where no command names a store: neither do those that are
+/// offered.
+///
+/// # Errors
+/// As [`run`].
+#[cfg(feature = "mount")]
+pub(crate) fn run_for_fork(
+    root: &Path,
+    arguments: &[String],
+    place: &Path,
+) -> io::Result<Finished> {
+    finish(Command::new(std::env::current_exe()?).env("NONO_ROOT", root).args(arguments), place)
+}
+
+fn finish(command: &mut Command, place: &Path) -> io::Result<Finished> {
+    let output = command.current_dir(place).stdin(Stdio::null()).output()?;
     let (stdout, stderr) = (output.stdout, output.stderr);
     Ok(Finished { code: output.status.code(), stdout, stderr })
 }

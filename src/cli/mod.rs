@@ -185,6 +185,10 @@ fn shown_line(line: &str) -> String {
 }
 
 fn dispatch(arguments: Arguments, context: &Context) -> Outcome {
+    #[cfg(feature = "mount")]
+    if let Some(outcome) = commands::fork::looking::look(&arguments.command, context) {
+        return outcome;
+    }
     inside::refuse(&arguments)?;
     let store = arguments.store;
     let finished = if is_silent(&arguments.command) {

@@ -1,11 +1,12 @@
 //! Merges that were killed when their files were in the project: what is undone stays undone, and
-//! what is interrupted elsewhere is left.
+//! what is interrupted elsewhere is left. And the entering of a fork that was killed.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use crate::fixture::{Fixture, finished};
 use crate::forks::has_forks;
+use crate::observe::observe;
 
 /// A project with a repository and a fork with a commit, whose merge was killed before its branch.
 fn killed_before_its_branch() -> Option<(Fixture, String)> {
@@ -97,4 +98,34 @@ fn a_killed_merge_of_another_project_is_ended_by_its_id_alone() {
     let told = finished(output).success();
     assert!(told.says(&format!("merge of session {id} into ")), "{}", told.stderr);
     assert_eq!(branches(&fixture).len(), 1);
+}
+
+#[test]
+fn entering_a_fork_that_is_killed_at_any_point_leaves_a_fork_that_can_be_entered() {
+    let fixture = Fixture::in_memory();
+    if !has_forks(&fixture) {
+        return;
+    }
+    fixture.write("file", "below\n");
+    fixture.nono(&["fork", "one", "--", "sh", "-c", "echo layer > mine"]).success();
+    let before = observe(&fixture.project());
+    let (mut point, mut killed) = (1, 0);
+    loop {
+        let script = format!("echo {point} > at");
+        let mut command = fixture.command(&["fork", "enter", "one", "--", "sh", "-c", &script]);
+        // The holder of the mounts and the keeper of the command are killed at theirs as well.
+        let ended = finished(command.env("NONO_FAIL_POINT", point.to_string()).output().unwrap());
+        assert_eq!(observe(&fixture.project()), before, "at point {point}");
+        let again = fixture.nono(&["fork", "enter", "one", "--", "cat", "file", "mine"]);
+        assert_eq!(again.stdout, "below\nlayer\n", "at point {point}: {}", again.stderr);
+        if ended.code == 0 {
+            break;
+        }
+        killed += 1;
+        point += 1;
+    }
+    assert!(killed > 5, "{killed} points");
+    fixture.nono(&["rollback", "verify", "--all"]).success();
+    let listed = fixture.nono(&["forks", "--json"]).success().json();
+    assert_eq!(listed.as_array().unwrap().len(), 1, "{listed}");
 }

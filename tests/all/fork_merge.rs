@@ -278,13 +278,19 @@ fn objects_with_other_bytes_and_ways_out_of_the_repository_bring_no_branch() {
 
 /// Killed anywhere, a merge leaves the state before, or the merged one with its branch, or a journal
 /// that leads to either. What a person does meanwhile is not the merge's.
-/// Each of three ways looks at every third point.
 fn killed_at_each_point(way: Option<&[&str]>) {
-    let first = match way {
-        None => 1,
-        Some([]) => 2,
-        Some(_) => 3,
-    };
+    std::thread::scope(|scope| {
+        for first in 1..=SHARES {
+            scope.spawn(move || killed_at_points_from(first, way));
+        }
+    });
+}
+
+/// The points are shared out to so many fixtures.
+const SHARES: u64 = 3;
+
+/// The same for the points of one share.
+fn killed_at_points_from(first: u64, way: Option<&[&str]>) {
     let fixture = Fixture::in_memory();
     if !has_forks(&fixture) {
         return;
@@ -352,7 +358,7 @@ fn killed_at_each_point(way: Option<&[&str]>) {
             );
         }
         fixture.nono(&["verify", "--all"]).success();
-        point += 3;
+        point += SHARES;
     }
     if let Some(way) = way {
         assert!(resumed > 5, "{resumed} of {point} points need a decision");

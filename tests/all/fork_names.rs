@@ -111,3 +111,42 @@ fn a_run_in_a_fork_names_no_process_of_its_own() {
     assert!(ran.says("1 process that the command started is still running"), "{}", ran.stderr);
     assert!(ran.says("sleep 100"), "{}", ran.stderr);
 }
+
+/// The last line of what a command said.
+fn report(finished: &Finished) -> Value {
+    serde_json::from_str(finished.stderr.lines().last().unwrap()).unwrap()
+}
+
+#[test]
+fn the_end_of_a_command_in_a_fork_is_a_line_of_json_for_a_program() {
+    let fixture = Fixture::new();
+    if !has_forks(&fixture) {
+        return;
+    }
+    fixture.write("a", "1\n");
+    fixture.nono(&["fork", "one"]).success();
+    let script = "echo out; echo new > b; exit 3";
+    let ended = fixture.nono(&["fork", "enter", "one", "--json", "--", "sh", "-c", script]);
+    assert_eq!((ended.code, &*ended.stdout), (3, "out\n"));
+    let entered = report(&ended);
+    assert_eq!((&entered["name"], &entered["exit_code"]), (&"one".into(), &3.into()));
+    assert_eq!(entered["changes"]["created"], 1, "{entered}");
+
+    let tried = |flags: &[&str], script: &str| {
+        let words = [&["try", "--json"], flags, &["--", "sh", "-c", script]].concat();
+        let ended = fixture.nono(&words);
+        let count = fixture.nono(&["forks", "--json"]).success().json().as_array().unwrap().len();
+        (ended.code, report(&ended), count - 1)
+    };
+    let (code, kept, count) = tried(&["--keep"], "echo out; echo 2 > a");
+    assert_eq!((code, count), (0, 0), "{kept}");
+    assert_eq!((&kept["end"], &kept["is_left"]), (&"kept".into(), &false.into()), "{kept}");
+    assert_eq!(kept["changes"]["modified"], 1, "{kept}");
+    assert!(kept["merge"]["merge_session"].is_string(), "{kept}");
+    assert_eq!(fs::read_to_string(fixture.project().join("a")).unwrap(), "2\n");
+    let (_, discarded, count) = tried(&["--discard"], "echo 3 > a");
+    assert_eq!((&discarded["end"], count), (&"discarded".into(), 0), "{discarded}");
+    let (code, left, count) = tried(&["--keep"], "echo 3 > a; exit 5");
+    assert_eq!((code, &left["end"], count), (5, &"left".into(), 1), "{left}");
+    assert_eq!((&left["exit_code"], &left["is_left"]), (&5.into(), &true.into()), "{left}");
+}

@@ -1,4 +1,5 @@
-//! Undo of the runs and steps of a fork, typed outside and inside: the project stays.
+//! Undo of the runs and steps of a fork, typed outside and inside: the project stays. And other
+//! commands that mean the fork when they are typed in it.
 
 use std::fs;
 
@@ -140,4 +141,76 @@ fn a_killed_undo_in_a_fork_is_finished_there_and_never_in_the_project() {
     }
     assert!(interrupted > 1, "{interrupted} of {point} points left a journal");
     fixture.nono(&["rollback", "verify", &id]).success();
+}
+
+#[test]
+fn an_undone_step_of_a_fork_is_not_named_again_where_a_later_undo_took_its_file() {
+    for fixture in users() {
+        fixture.nono(&["fork", "one"]).success();
+        run(&fixture, "echo first > new");
+        run(&fixture, "echo second > new");
+        let id = session(&fixture);
+        fixture.nono(&["undo", "--yes", &id]).success();
+        fixture.nono(&["undo", "--yes", &id]).success();
+        assert_eq!(inside(&fixture, "ls new").stdout, "");
+        let third = fixture.nono(&["undo", "--yes", &id]);
+        third.fails(1, "nothing that is recorded in fork one is left to undo");
+    }
+}
+
+#[test]
+fn redo_typed_in_a_fork_takes_the_last_undo_of_the_fork_back() {
+    for fixture in users() {
+        fixture.nono(&["fork", "one"]).success();
+        let before = observe(&fixture.project());
+        let nono = fixture.command(&[]).get_program().to_str().unwrap().to_owned();
+        let script = format!(
+            "set -e; echo 1 > edited; {nono} snapshot >/dev/null; echo 2 > gone; \
+             {nono} snapshot >/dev/null; {nono} undo --yes >/dev/null; \
+             {nono} undo --yes >/dev/null; cat edited gone; \
+             {nono} redo --yes >/dev/null; cat edited gone; \
+             {nono} redo --yes >/dev/null; cat edited gone; {nono} redo --yes; echo $?"
+        );
+        let ended = inside(&fixture, &script);
+        let expected = "old\ngone\n1\ngone\n1\n2\n";
+        assert_eq!(ended.stdout, expected, "{}", ended.stderr);
+        assert!(ended.says("there is nothing to redo: nothing in fork one is undone"));
+        assert!(!ended.says("--root"), "{}", ended.stderr);
+        assert_eq!(observe(&fixture.project()), before);
+    }
+}
+
+#[test]
+fn commands_that_look_mean_the_fork_when_they_are_typed_in_it() {
+    for fixture in users() {
+        fixture.record("echo of-the-project > secret").success();
+        let other = fixture.latest();
+        fs::remove_file(fixture.project().join("secret")).unwrap();
+        fixture.nono(&["fork", "one"]).success();
+        let nono = fixture.command(&[]).get_program().to_str().unwrap().to_owned();
+        let prepared = format!("echo findme > edited; {nono} snapshot >/dev/null");
+        inside(&fixture, &prepared).success();
+        let look = |words: &str| inside(&fixture, &format!("{nono} {words}"));
+        let status = look("status").success();
+        assert!(status.stdout.starts_with("fork one: "), "{}", status.stdout);
+        assert!(status.stdout.contains("edited"), "{}", status.stdout);
+        let diff = look("diff edited").success().stdout;
+        assert!(diff.contains("-old\n+findme\n"), "{diff}");
+        assert_eq!(look("diff --name-only").success().stdout, "edited\n");
+        assert_eq!(look("cat edited").success().stdout, "findme\n");
+        assert_eq!(look("cat 0 edited").success().stdout, "old\n");
+        let found = look("grep findme").success().stdout;
+        assert!(found.contains("edited") && found.contains("findme"), "{found}");
+        let log = look("log").success().stdout;
+        assert!(log.contains(&session(&fixture)), "{log}");
+        // No session but its own.
+        look(&format!("grep --session {other} of-the-project")).fails(2, "means nothing here");
+        look("grep --all of-the-project").fails(2, "means nothing here");
+        assert_eq!(look("grep of-the-project").code, 1);
+        look(&format!("cat {other}/1 secret")).fails(1, "is no number of a snapshot of this fork");
+        for words in ["status", "diff", "log"] {
+            let said = look(words);
+            assert!(!said.stderr.contains("--root"), "{}", said.stderr);
+        }
+    }
 }

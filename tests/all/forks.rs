@@ -719,6 +719,30 @@ fn a_trial_that_is_kept_stays_where_a_merge_does_not_take_all_of_it() {
 }
 
 #[test]
+fn a_trial_that_commits_leaves_no_fork_for_staged_files_unless_there_are_some() {
+    let fixture = Fixture::new();
+    if !has_forks(&fixture) {
+        return;
+    }
+    let git = "git -c user.name=n -c user.email=n@x";
+    for (name, text) in [("a", "1\n"), ("dir/b", "1\n")] {
+        fixture.write(name, text);
+    }
+    let made = format!("git init -q -b main && git add . && {git} commit -qm 1");
+    let made = Command::new("sh").args(["-c", &made]).current_dir(fixture.project()).status();
+    assert!(made.unwrap().success());
+    let script = format!("echo 2 > a; echo n > dir/n; git add .; {git} commit -qm 2");
+    let kept = fixture.nono(&["try", "--keep", "--", "sh", "-ec", &script]).success();
+    assert!(!kept.says("stays"), "{}", kept.stderr);
+    assert_eq!(fixture.nono(&["forks", "--json"]).success().json().as_array().unwrap().len(), 0);
+    // Staged beside a commit, and not in it.
+    let script = format!("echo 3 > a; {git} commit -qam 3; echo 4 > dir/b; git add dir/b");
+    let kept = fixture.nono(&["try", "--keep", "--", "sh", "-ec", &script]).success();
+    assert!(kept.says("stays in the fork: the staged files of .git"), "{}", kept.stderr);
+    assert_eq!(fixture.nono(&["forks", "--json"]).success().json().as_array().unwrap().len(), 1);
+}
+
+#[test]
 fn a_fork_in_use_is_not_discarded_and_a_trial_with_work_left_is_not_merged() {
     let fixture = Fixture::new();
     fixture.write("a", "one\n");

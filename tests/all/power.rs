@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, RenameFlags};
 
 use crate::fixture::{Fixture, finished, noise};
+use crate::forks::has_forks;
+use crate::observe::observe;
 use crate::scene::{Scene, as_strs, contents};
 
 /// An operation of the log.
@@ -404,6 +406,87 @@ fn an_import_flushes_as_often_for_many_snapshots_as_for_one() {
 }
 
 /// The test of the tests: a program that did not flush would be found out.
+/// A project with a fork in which work was done, as every attempt begins with it.
+fn forked() -> Option<Scene> {
+    let fixture = Fixture::in_memory();
+    if !has_forks(&fixture) {
+        return None;
+    }
+    for (name, text) in [("text", "1\n2\n3\n"), ("gone/file", "gone"), ("kept", "kept")] {
+        fixture.write(name, text);
+    }
+    let script = "echo 4 >> text; rm -r gone; mkdir new; echo new > new/file";
+    fixture.nono(&["fork", "idea", "--", "sh", "-ec", script]).success();
+    fixture.write("text", "0\n1\n2\n3\n");
+    let old = observe(&fixture.project());
+    let scene = Scene { fixture, session: String::new(), new: old.clone(), old };
+    scene.keep();
+    Some(scene)
+}
+
+#[test]
+fn after_a_power_failure_in_a_merge_the_project_is_brought_to_either_state() {
+    let Some(mut scene) = forked() else { return };
+    scene.fixture.nono(&["fork", "merge", "idea"]).success();
+    scene.new = scene.tree();
+    assert_ne!(contents(&scene.old), contents(&scene.new));
+    for way_out in [&RESUME[..], &ABORT] {
+        let (mut failures, mut lost) = (0, 0);
+        for point in 1.. {
+            scene.reset();
+            let merge = ["fork", "merge", "idea"];
+            let Some(count) = scene.power_fails_at(point, &merge, Flushes::All, point) else {
+                break;
+            };
+            (failures, lost) = (failures + 1, lost + count);
+            let said = scene.fixture.nono(way_out);
+            assert!(!said.says("error:"), "at point {point}: {}", said.stderr);
+            scene.trouble(way_out).unwrap_or_else(|trouble| panic!("at point {point}: {trouble}"));
+            // The fork is as it was, whatever became of its merge.
+            let fork = scene.fixture.nono(&["fork", "enter", "idea", "--", "cat", "text"]);
+            assert_eq!(fork.stdout, "1\n2\n3\n4\n", "at point {point}: {}", fork.stderr);
+            assert_eq!(scene.fixture.nono(&["fork", "merge", "idea"]).code, 0, "at point {point}");
+            assert_eq!(contents(&scene.tree()), contents(&scene.new), "at point {point}");
+        }
+        assert!(failures > 20 && lost > 0, "{failures} power failures lost {lost} operations");
+    }
+}
+
+#[test]
+fn after_a_power_failure_while_a_fork_is_made_it_is_whole_or_not_there() {
+    let Some(scene) = forked() else { return };
+    let (mut made, mut lost) = (0, 0);
+    for point in 1.. {
+        scene.reset();
+        let log = scene.fixture.path("operations");
+        let _ = fs::remove_dir_all(&log);
+        fs::create_dir(&log).unwrap();
+        let mut command = scene.fixture.command(&["fork", "other"]);
+        command.env("NONO_FAIL_POINT", point.to_string()).env("NONO_OPERATION_LOG", &log);
+        let output = command.output().unwrap();
+        if output.status.success() {
+            break;
+        }
+        // A helper of the command may be the one that is killed.
+        lost += Unflushed::read(&log, Flushes::All).lose(&mut Random(point));
+        assert_eq!(scene.tree(), scene.old, "at point {point}");
+        let listed = scene.fixture.nono(&["forks", "--json"]);
+        assert_eq!(listed.code, 0, "at point {point}: {}", listed.stderr);
+        let is_there = listed.stdout.contains("\"other\"");
+        made += usize::from(is_there);
+        if !is_there {
+            scene.fixture.nono(&["fork", "other"]).success();
+        }
+        let fork =
+            scene.fixture.nono(&["fork", "enter", "other", "--", "cat", "text", "gone/file"]);
+        assert_eq!(fork.stdout, "0\n1\n2\n3\ngone", "at point {point}: {}", fork.stderr);
+        let verified = scene.fixture.nono(&["rollback", "verify", "--all"]);
+        assert_eq!(verified.code, 0, "at point {point}: {}{}", verified.stdout, verified.stderr);
+        assert_eq!(scene.tree(), scene.old, "at point {point}");
+    }
+    assert!(made > 0 && lost > 0, "{made} forks were there, {lost} operations were lost");
+}
+
 #[test]
 fn a_flush_that_is_left_out_is_found_out() {
     let scene = Scene::new();

@@ -7,6 +7,8 @@ use crate::cli::Outcome;
 use crate::cli::args::{StoreArgs, ThreadArgs};
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
+#[cfg(feature = "mount")]
+use crate::cli::inside::fork_around;
 use crate::cli::offer::NONO;
 use crate::cli::restoring::{AskedBy, ConflictArgs, Restoring};
 use nono_engine::job::JobKind;
@@ -45,6 +47,10 @@ pub(in crate::cli) fn run(
     store: &StoreArgs,
     context: &Context,
 ) -> Outcome {
+    #[cfg(feature = "mount")]
+    if fork_around().is_some() {
+        return super::undo::in_fork::redo(args.yes, args.dry_run, args.json, context);
+    }
     let catalog = store.catalog()?;
     refuse_repeated(finished, &catalog, "redo")?;
     let history = History::read(&catalog, &Place::current(Purpose::Restoring)?)?;

@@ -11,7 +11,7 @@ use clap::{Args, CommandFactory, Parser};
 use jiff::Zoned;
 
 #[cfg(feature = "mount")]
-mod in_fork;
+pub(super) mod in_fork;
 
 use super::resume::refuse_repeated;
 use super::undo_steps::{self, StepArgs};

@@ -118,6 +118,8 @@ fn hold(fork: &Fork) -> Result<Held, CliError> {
         .collect();
     let tree =
         StoreTree::new(&[fork.root().to_owned()], &Scope::Session(document.session.clone()))?;
+    // Layers lie over the state with which the fork began.
+    let tree = tree.with_git_indexes(0)?;
     let options = MountOptions { fs_name: source_of(fork), ..MountOptions::default() };
     let mut mount = Mount::new(tree, &fork.base_path(), options)
         .map_err(crate::cli::commands::mount::explain)?;

@@ -208,6 +208,30 @@ fn copy_objects(
     Ok(copy)
 }
 
+/// Lets a question be asked about the objects of the state of a fork: those that it made, and those
+/// of the real repository.
+///
+/// # Errors
+/// The state cannot be read, or there is no place for a copy.
+pub(super) fn with_objects<T>(
+    manager: &SnapshotManager,
+    base: &SnapshotManifest,
+    theirs: &SnapshotManifest,
+    git_dir: &Path,
+    ask: impl FnOnce(&Path) -> T,
+) -> Result<T, CliError> {
+    let scratch = Scratch::temporary()?;
+    let to = scratch.path().join(format!("{COPY}0"));
+    let objects = copy_objects(manager, base, theirs, git_dir, &to)?;
+    let info = objects.join("info");
+    sys::create_private_dir(&info)?;
+    let real = [git_dir.join("objects").as_os_str().as_bytes(), b"\n"].concat();
+    Dir::open(&info)?.replace_file(b"alternates", &real, 0o600, false)?;
+    let answer = ask(&objects);
+    Dir::open(scratch.path())?.remove_dir_all(format!("{COPY}0").as_bytes())?;
+    Ok(answer)
+}
+
 /// Whether a file below `objects` holds objects, by its name. Lists of other places are none.
 fn holds_objects(inside: &Path) -> bool {
     let is_hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());

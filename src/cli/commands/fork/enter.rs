@@ -13,6 +13,9 @@ pub(super) struct EnterArgs {
     /// The fork
     #[arg(value_name = "NAME")]
     name: String,
+    /// Print a report of its end as one line of JSON, last on stderr
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     inside: CommandArgs,
 }
@@ -20,6 +23,9 @@ pub(super) struct EnterArgs {
 pub(super) fn run(args: &EnterArgs, store: &StoreArgs, context: &Context) -> Outcome {
     let fork = super::found(&args.name, store)?;
     let code = super::enter(&fork, &args.inside, store, context)?;
-    super::say_changes(&fork, context);
+    match args.json {
+        true => super::report_end(&fork, code, context)?,
+        false => super::say_changes(&fork, context),
+    }
     Ok(code)
 }

@@ -78,6 +78,20 @@ pub(in crate::cli) struct MergeArgs {
     /// Print the report as JSON
     #[arg(long)]
     json: bool,
+    /// Whether the report is a part of that of another command, which prints it.
+    #[arg(skip)]
+    is_part: bool,
+}
+
+/// A merge that has ended.
+#[derive(Debug)]
+pub(super) struct Merged {
+    /// The exit code.
+    pub(super) code: u8,
+    /// Whether the fork has work that no merge takes.
+    pub(super) has_more: bool,
+    /// The report, where another command prints it.
+    pub(super) report: Option<serde_json::Value>,
 }
 
 /// The result of a merge.
@@ -128,7 +142,7 @@ impl Sides {
         let base = fork.base()?;
         let roots = base.roots.iter().map(|root| root.path.clone()).collect();
         let (theirs, not_taken) = (taken.manifest, taken.not_taken);
-        let stays = stays::stays(&fork, manager.store(), &base, &theirs)?;
+        let stays = stays::stays(&fork, &manager, &base, &theirs)?;
         Ok(Self { fork, manager, base, theirs, not_taken, stays, roots })
     }
 
@@ -149,6 +163,10 @@ impl Sides {
         Ok(merge.of(selection).beside(runs_at_work))
     }
 
+    fn ended(&self, code: u8, report: Option<serde_json::Value>) -> Merged {
+        Merged { code, has_more: !self.stays.is_empty(), report }
+    }
+
     fn branches(&self, args: &MergeArgs) -> Result<Vec<Branch>, CliError> {
         // Chosen paths are files.
         if args.no_commits || !args.paths.is_empty() {
@@ -165,6 +183,10 @@ pub(in crate::cli) fn run(args: &MergeArgs, store: &StoreArgs, context: &Context
             return outcome;
         }
     }
+    Ok(merged(args, store, context)?.code)
+}
+
+fn merged(args: &MergeArgs, store: &StoreArgs, context: &Context) -> Result<Merged, CliError> {
     let catalog = store.catalog()?;
     let sides = Sides::of(args, store, context)?;
     refuse_half_way(&catalog, &sides.roots)?;
@@ -182,13 +204,13 @@ pub(in crate::cli) fn run(args: &MergeArgs, store: &StoreArgs, context: &Context
     let asks_nothing = args.json;
     let running = running_on(&catalog, &sides.roots, None)?;
     let Some(allowed) = is_allowed(running, args.force, asks_nothing, context)? else {
-        return Ok(1);
+        return Ok(sides.ended(1, None));
     };
     let at_work = if args.force { RunsAtWork::Ignore } else { RunsAtWork::Allow(allowed) };
     let mut work = Work { args, sides: &sides, merge: sides.merge(args, at_work)?, store, context };
     for _ in 0..MAX_ATTEMPTS {
         match work.carry_out(branches.clone())? {
-            Some(code) => return Ok(code),
+            Some(merged) => return Ok(merged),
             None => context.say("the project changed meanwhile: the merge begins anew"),
         }
     }
@@ -199,9 +221,10 @@ pub(in crate::cli) fn run(args: &MergeArgs, store: &StoreArgs, context: &Context
 pub(super) fn merge(
     name: &str,
     paths: Vec<PathBuf>,
+    json: bool,
     store: &StoreArgs,
     context: &Context,
-) -> Outcome {
+) -> Result<Merged, CliError> {
     let args = MergeArgs {
         name: name.to_owned(),
         paths,
@@ -213,9 +236,10 @@ pub(super) fn merge(
         theirs: false,
         force: false,
         threads: ThreadArgs::default(),
-        json: false,
+        json,
+        is_part: true,
     };
-    run(&args, store, context)
+    merged(&args, store, context)
 }
 
 /// A merge that is carried out.
@@ -241,7 +265,7 @@ enum Files {
 impl Work<'_> {
     /// Merges in a session of the merge, and prints the report. Where nothing comes of it, there is
     /// no session. `None`: the project changed meanwhile, and nothing was merged.
-    fn carry_out(&mut self, mut branches: Vec<Branch>) -> Result<Option<u8>, CliError> {
+    fn carry_out(&mut self, mut branches: Vec<Branch>) -> Result<Option<Merged>, CliError> {
         let Self { args, sides, context, .. } = *self;
         let fork_session = sides.fork.document().session.clone();
         let mut record = MergeRecord::new(fork_session, sides.theirs.number);
@@ -269,13 +293,13 @@ impl Work<'_> {
             Some(Files::Merged(report)) => Some(report),
             Some(Files::Refused(report)) => {
                 recording.withdraw()?;
-                let code = print(args, sides, Some(&report), &branches, check, None, context)?;
-                return Ok(Some(code));
+                let report = Some(&report);
+                return print(args, sides, report, &branches, check, None, context).map(Some);
             }
             Some(Files::Declined) => {
                 recording.withdraw()?;
                 context.say("nothing was merged");
-                return Ok(Some(1));
+                return Ok(Some(sides.ended(1, None)));
             }
             Some(Files::Changed) => {
                 recording.withdraw()?;
@@ -374,7 +398,7 @@ fn print(
     check: Option<u8>,
     session: Option<String>,
     context: &Context,
-) -> Outcome {
+) -> Result<Merged, CliError> {
     let Sides { fork, roots, not_taken, stays, .. } = sides;
     let is_done = check.is_none_or(|code| code == 0);
     let is_complete = is_done
@@ -385,8 +409,14 @@ fn print(
     if args.json {
         let (fork, merge_session) = (fork.name(), session);
         let report = Report { fork, merge_session, check, branches, not_taken, stays, files };
-        context.json(&report)?;
-        return Ok(code);
+        let report = match args.is_part {
+            true => Some(serde_json::to_value(&report)?),
+            false => {
+                context.json(&report)?;
+                None
+            }
+        };
+        return Ok(sides.ended(code, report));
     }
     let name = fork.name();
     if let Some(code) = check.filter(|_| !is_done) {
@@ -394,7 +424,7 @@ fn print(
             "nothing was merged: the check of the merged state ended with exit code {code}"
         ));
         context.say(format_args!("fork {name} stays as it is: {NONO} fork enter {name}"));
-        return Ok(1);
+        return Ok(sides.ended(1, None));
     }
     let inside = |path: &Path| {
         Shown::bytes(relative_to_roots(path.as_os_str().as_bytes(), roots)).to_string()
@@ -467,5 +497,5 @@ fn print(
     if let Some(session) = session {
         context.say(format_args!("take this back: {NONO} undo {session}"));
     }
-    Ok(code)
+    Ok(sides.ended(code, None))
 }

@@ -9,6 +9,7 @@ mod enter;
 mod facts;
 pub(in crate::cli) mod killed;
 pub(in crate::cli) mod list;
+pub(in crate::cli) mod looking;
 mod merge;
 mod rename;
 mod show;
@@ -258,6 +259,28 @@ pub(in crate::cli) fn say_changes(fork: &Fork, context: &Context) {
     }
 }
 
+/// The end of a command in a fork, for a program.
+#[derive(Serialize)]
+struct CommandEnd<'a> {
+    #[serde(flatten)]
+    fork: Facts,
+    /// The exit code of the command.
+    exit_code: u8,
+    /// The changes of the fork so far.
+    changes: ChangeSummary,
+    /// Entries of the fork that are no part of its state.
+    not_taken: &'a [NotTaken],
+}
+
+/// Reports the end of a command in a fork as one line of JSON, last on stderr.
+fn report_end(fork: &Fork, exit_code: u8, context: &Context) -> Result<(), CliError> {
+    let objects = objects(fork)?;
+    let state = state(fork, &objects, context)?;
+    let changes = ForkChanges::of(&state)?.counted();
+    let (fork, not_taken) = (Facts::of(fork), state.not_taken());
+    context.json_line(&CommandEnd { fork, exit_code, changes, not_taken })
+}
+
 /// The live directories in whose layers something lies.
 fn live_changes(fork: &Fork) -> Result<impl Iterator<Item = &PathBuf>, CliError> {
     let mut changed = Vec::new();
@@ -267,13 +290,6 @@ fn live_changes(fork: &Fork) -> Result<impl Iterator<Item = &PathBuf>, CliError>
         }
     }
     Ok(changed.into_iter())
-}
-
-/// Whether a fork has work that no merge takes. The merge names it.
-fn has_more_than_merges_take(fork: &Fork, context: &Context) -> Result<bool, CliError> {
-    let objects = objects(fork)?;
-    let state = state(fork, &objects, context)?;
-    Ok(!stays::stays(fork, &state, state.base(), state.manifest())?.is_empty())
 }
 
 /// The changes of a fork, with the moves of its branches.

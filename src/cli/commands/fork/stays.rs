@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use super::commits;
+use crate::cli::commits::as_committed;
 use crate::cli::error::CliError;
 use nono_engine::diff::{self, Difference};
 use nono_engine::fork::Fork;
 use nono_engine::git::{self, GitState, Oid};
 use nono_engine::path_text::{Shown, serde_path};
-use nono_engine::snapshot::SnapshotManifest;
-use nono_engine::store::ObjectSource;
+use nono_engine::snapshot::{SnapshotManager, SnapshotManifest};
 
 const TAGS: &str = "refs/tags/";
 const STASH: &str = "refs/stash";
@@ -71,10 +72,11 @@ impl Stays {
 /// A state or a layer cannot be read.
 pub(super) fn stays(
     fork: &Fork,
-    source: &dyn ObjectSource,
+    manager: &SnapshotManager,
     base: &SnapshotManifest,
     theirs: &SnapshotManifest,
 ) -> Result<Vec<Stays>, CliError> {
+    let source = manager.store();
     let (old, new) = (&base.merkle_root, &theirs.merkle_root);
     let mut changed = Vec::new();
     for difference in diff::compare(source, old, new)? {
@@ -106,7 +108,7 @@ pub(super) fn stays(
             let changed = Path::new(OsStr::from_bytes(changed));
             let Ok(inside) = changed.strip_prefix(&path) else { continue };
             match inside.iter().next().and_then(OsStr::to_str) {
-                Some("index") => add(What::Index),
+                Some("index") => is_staged(manager, base, theirs, &path)? && add(What::Index),
                 Some("config" | "info") => add(What::Settings),
                 Some("hooks") => add(What::Hooks),
                 _ => false,
@@ -117,4 +119,24 @@ pub(super) fn stays(
         found.insert(Stays { what: What::Directory, path: path.clone() });
     }
     Ok(found.into_iter().collect())
+}
+
+/// Whether a file is staged that the commit of HEAD does not have like that. A commit moves the
+/// index along, and that is no work.
+fn is_staged(
+    manager: &SnapshotManager,
+    base: &SnapshotManifest,
+    theirs: &SnapshotManifest,
+    git_dir: &Path,
+) -> Result<bool, CliError> {
+    let source = manager.store();
+    let roots = [&base.merkle_root, &theirs.merkle_root];
+    let Some(staged) = git::staged_between(source, roots, git_dir)? else { return Ok(true) };
+    let head = GitState::in_snapshot(source, &theirs.merkle_root, git_dir)?;
+    let Some(head) = head.as_ref().and_then(GitState::commit).filter(|_| !staged.is_empty()) else {
+        return Ok(!staged.is_empty());
+    };
+    let ask = |objects: &Path| as_committed(objects, head, &staged);
+    let committed = commits::with_objects(manager, base, theirs, git_dir, ask)?;
+    Ok(committed != Some(staged.len()))
 }

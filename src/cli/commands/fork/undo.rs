@@ -11,6 +11,7 @@
 //! every other undo, and the project is not touched. A command in a fork gets no more rights by it:
 //! it may write the paths of the fork anyway, and it names a number alone.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -35,7 +36,9 @@ use nono_engine::fork::{Fork, ForkError};
 use nono_engine::job::{JobKind, RestoreJob};
 use nono_engine::path_text::Shown;
 use nono_engine::restore::{JobReport, OnConflict, Recovery, RestoreError, RunsAtWork};
-use nono_engine::snapshot::{SessionDir, SnapshotKind, SnapshotManager, StepKind};
+use nono_engine::snapshot::{
+    RestoreRecord, SessionDir, SnapshotKind, SnapshotManager, SnapshotManifest, StepKind,
+};
 
 /// The name of the hidden command.
 pub(in crate::cli) const NAME: &str = "__fork-undo";
@@ -54,6 +57,9 @@ pub(in crate::cli) struct TakeBackArgs {
     pub(in crate::cli) force: bool,
     #[arg(long)]
     pub(in crate::cli) json: bool,
+    /// Take the last undo back that stands
+    #[arg(long, conflicts_with = "number")]
+    pub(in crate::cli) redo: bool,
     /// Only end an undo that was interrupted
     #[arg(long)]
     pub(in crate::cli) resume: bool,
@@ -72,6 +78,7 @@ impl TakeBackArgs {
             (self.dry_run, "--dry-run"),
             (self.force, "--force"),
             (self.json, "--json"),
+            (self.redo, "--redo"),
             (self.resume, "--resume"),
             (self.abort, "--abort"),
         ];
@@ -153,22 +160,86 @@ pub(in crate::cli) fn run(args: &ForkUndoArgs, store: &StoreArgs, context: &Cont
             )));
         }
         Some(number) => vec![number],
+        None if args.what.redo => match Undos::of(&session)?.last_that_stands() {
+            Some(number) => vec![number],
+            None => {
+                let message = format!("there is nothing to redo: nothing in fork {name} is undone");
+                return Err(CliError::failed(message));
+            }
+        },
         None => newest_first(&session)?,
     };
     Work { fork: &fork, manager, what: &args.what, context }.take_back(&numbers)
 }
 
-/// The snapshots that a person, a run or an agent made in a fork, the newest first.
+/// The snapshots that a person, a run or an agent made in a fork, the newest first, without those
+/// that are undone.
 fn newest_first(session: &SessionDir) -> Result<Vec<u64>, CliError> {
+    let undone = Undos::of(session)?.undone();
     let mut numbers = Vec::new();
     for number in session.recorded_numbers()?.into_iter().rev().filter(|number| *number > 0) {
         let manifest = session.manifest(number)?.manifest;
-        let is_undo = manifest.step.as_ref().is_some_and(|step| step.kind == StepKind::Undo);
-        if manifest.kind == SnapshotKind::Ordinary && !is_undo {
+        if manifest.kind == SnapshotKind::Ordinary
+            && !is_undo(&manifest)
+            && !undone.contains(&number)
+        {
             numbers.push(number);
         }
     }
     Ok(numbers)
+}
+
+/// Whether a snapshot is the state that an undo left.
+fn is_undo(manifest: &SnapshotManifest) -> bool {
+    manifest.step.as_ref().is_some_and(|step| step.kind == StepKind::Undo)
+}
+
+/// The undos in a fork, by the snapshots that they left: the snapshot that each is about, and
+/// whether it undoes that one. The undo of an undo brings it back.
+struct Undos(BTreeMap<u64, (u64, bool)>);
+
+impl Undos {
+    fn of(session: &SessionDir) -> Result<Self, CliError> {
+        let mut left = Vec::new();
+        for number in session.recorded_numbers()? {
+            if is_undo(&session.manifest(number)?.manifest) {
+                left.push(number);
+            }
+        }
+        let mut found: BTreeMap<u64, (u64, bool)> = BTreeMap::new();
+        // One that left something has more to do.
+        let is_whole = |record: &&RestoreRecord| record.undoes_steps && !record.left_some;
+        for record in session.metadata()?.restores.iter().filter(is_whole) {
+            let Some(safety) = record.safety_snapshot else { continue };
+            let Some(number) = left.iter().find(|number| **number > safety) else { continue };
+            let about = match found.get(&record.snapshot) {
+                Some((about, is_undone)) => (*about, !is_undone),
+                None => (record.snapshot, true),
+            };
+            found.insert(*number, about);
+        }
+        Ok(Self(found))
+    }
+
+    /// The snapshots that are undone.
+    fn undone(&self) -> BTreeSet<u64> {
+        let mut undone = BTreeSet::new();
+        for (about, is_undone) in self.0.values() {
+            match is_undone {
+                true => undone.insert(*about),
+                false => undone.remove(about),
+            };
+        }
+        undone
+    }
+
+    /// The snapshot that the last undo left of what is undone still.
+    fn last_that_stands(&self) -> Option<u64> {
+        let undone = self.undone();
+        let stands =
+            |(_, (about, is_undone)): &(&u64, &(u64, bool))| *is_undone && undone.contains(about);
+        self.0.iter().rev().find(stands).map(|(number, _)| *number)
+    }
 }
 
 /// An undo in the mounts of a fork.
@@ -269,6 +340,7 @@ impl Work<'_> {
         let name = fork.name();
         context.say(format_args!("{done} in fork {name}: {summary}; the project is as it was"));
         if !restore.dry_run
+            && !restore.changes.is_empty()
             && let Some(last) = fork.session()?.recorded_numbers()?.pop()
         {
             let id = &fork.document().session;

@@ -85,7 +85,17 @@ fn from_inside(args: &UndoArgs, context: &Context) -> Outcome {
             })?)
         }
     };
-    let mut what = args.taking_back(number)?;
+    ask(args.taking_back(number)?, context)
+}
+
+/// Takes the last undo in this fork back that stands.
+pub(in crate::cli) fn redo(yes: bool, dry_run: bool, json: bool, context: &Context) -> Outcome {
+    ask(TakeBackArgs { redo: true, yes, dry_run, json, ..TakeBackArgs::default() }, context)
+}
+
+/// Asks the supervisor, after a yes where one is needed.
+fn ask(mut what: TakeBackArgs, context: &Context) -> Outcome {
+    let word = if what.redo { "redo" } else { "undo" };
     let socket = std::env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty());
     let Some(socket) = socket else {
         return Err(CliError::failed(format!(
@@ -94,10 +104,10 @@ fn from_inside(args: &UndoArgs, context: &Context) -> Outcome {
         )));
     };
     if !what.yes && !what.dry_run {
-        refuse_without_answers("undo", what.json, context)?;
+        refuse_without_answers(word, what.json, context)?;
         let shown = TakeBackArgs { dry_run: true, ..what.clone() };
         let code = checkpoints::ask_undo(socket.as_ref(), &shown, context)?;
-        if code > 1 || !context.confirm("undo this in the fork?")? {
+        if code > 1 || !context.confirm(&format!("{word} this in the fork?"))? {
             context.say("nothing was changed");
             return Ok(1);
         }
