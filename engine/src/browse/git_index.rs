@@ -46,13 +46,16 @@ const MTIME: Range<usize> = 8..16;
 const INO: Range<usize> = 20..24;
 const SIZE: Range<usize> = 36..40;
 
+/// Indexes that were made, each by its recorded contents and its tracked path.
+type Made = HashMap<(ObjectKey, Box<[u8]>), Arc<InMemory>>;
+
 /// The indexes of the repositories at the tops of the tracked paths of one snapshot.
 #[derive(Default)]
 pub(super) struct GitIndexes {
     snapshot: Option<SnapshotKey>,
     /// Tracked paths, by their git directories.
     tracked: HashMap<PathHash, Box<[u8]>>,
-    made: Mutex<HashMap<(ObjectKey, Box<[u8]>), Arc<InMemory>>>,
+    made: Mutex<Made>,
 }
 
 impl GitIndexes {

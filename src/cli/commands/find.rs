@@ -64,7 +64,7 @@ struct Report {
 }
 
 pub(in crate::cli) fn run(args: &FindArgs, store: &StoreArgs, context: &Context) -> Outcome {
-    let session = args.session.as_ref().map_or(&[][..], std::slice::from_ref);
+    let session = args.session.as_slice();
     let Viewed { catalog, words, .. } = args.view.view(session, store, context)?;
     let current_dir = sys::current_dir()?;
     let glob = PathGlob::new(&args.glob, &current_dir)?;

@@ -170,7 +170,7 @@ impl<'a> Restoring<'a> {
             print_report(report, &self.roots, context)?;
             self.print_outcome(report, context);
         }
-        Ok(u8::from(!is_reached(&report)))
+        Ok(u8::from(!is_reached(report)))
     }
 
     /// Asks what has to be asked, restores, and says what came of it. `shows_changes`: also names
