@@ -192,6 +192,7 @@ impl Context {
     }
 
     /// As [`say`](Self::say), for threads that go on when the command is done.
+    #[cfg(feature = "archive")]
     pub(super) fn sayer(&self) -> impl Fn(std::fmt::Arguments<'_>) + Send + Sync + use<> {
         let is_quiet = self.is_quiet;
         move |text| {

@@ -37,8 +37,8 @@ pub(in crate::cli) use another_home::{AnotherHome, note_home};
 #[cfg(feature = "mount")]
 pub(in crate::cli) use at_work::is_allowed;
 pub(in crate::cli) use at_work::{command, made_by};
-#[cfg(feature = "mount")]
 pub(in crate::cli) use conflicts::inside_of;
+#[cfg(feature = "mount")]
 pub(in crate::cli) use hunks::{choose_hunks, texts_between};
 pub(in crate::cli) use paths::{PartArgs, resolve};
 pub(in crate::cli) use preview::write_preview;
