@@ -65,7 +65,7 @@ fn every_link_of_the_book_leads_to_a_page_or_a_picture_of_it_and_to_a_heading() 
         let dir = top().join(&page).parent().unwrap().to_owned();
         for link in links(&read(&page)) {
             let (file, heading) = link.split_once('#').unwrap_or((&link, ""));
-            // The book holds the documentation of the libraries, which `scripts/book` makes and checks.
+            // Documentation of the libraries, which `scripts/book` makes and checks.
             if let Some(library) = file.strip_prefix("api/nono_") {
                 let library = library.strip_suffix("/index.html").unwrap();
                 assert!(top().join(library).join("src/lib.rs").is_file(), "{page}: {link}");

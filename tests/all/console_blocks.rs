@@ -1,5 +1,5 @@
-//! The commands in each console block of the other pages, run as they stand there: the output is the
-//! shown one. `pages/NAME.sh` makes what a page takes for granted.
+//! The commands in each console block of the other pages, run as they stand there: the output is
+//! the shown one. `pages/NAME.sh` makes what a page takes for granted.
 
 use std::fs;
 use std::path::Path;

@@ -571,10 +571,11 @@ fn nothing_is_recorded_of_the_project_from_within_a_fork() {
         };
         let run = free("nono run --no-sandbox -- sh -c 'echo x > made'").success();
         assert!(run.says("not recorded: the fork keeps what changes apart"), "{}", run.stderr);
-        for refused in ["run --rollback -- true", "redo", "fork two", "try -- true"] {
+        for refused in ["run --rollback -- true", "fork two", "try -- true"] {
             free(&format!("nono {refused}")).fails(1, "this is inside of fork one");
         }
         free("nono undo --yes").fails(1, "nothing that is recorded in fork one");
+        free("nono redo --yes").fails(1, "nothing in fork one is undone");
         let sessions = fixture.nono(&["rollback", "list", "--all", "--json"]).success().json();
         assert_eq!(sessions.as_array().unwrap().len(), 1, "{sessions}");
         assert!(fixture.nono(&["rollback", "list", "--all"]).success().says("(fork one)"));

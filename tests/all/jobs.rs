@@ -39,7 +39,7 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
 
 #[test]
 fn no_front_end_goes_back_without_a_job() {
-    // What the engine offers to programs that embed it, with no person to ask.
+    // The way back for programs that embed the engine, with no person to ask.
     let without_job = [".restore_with(", ".restore_to(", ".plan_restore(", "compute_restore_diff("];
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = Vec::new();

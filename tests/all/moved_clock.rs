@@ -91,7 +91,7 @@ fn a_change_is_seen_whatever_the_clock_was_at_the_baseline() {
             return;
         };
         taken.success();
-        // Of the same length, with the time of before.
+        // The same length, and the time of before.
         let time = fs::metadata(&path).unwrap().modified().unwrap();
         fs::write(&path, "2\n").unwrap();
         fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();

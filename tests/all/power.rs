@@ -405,7 +405,6 @@ fn an_import_flushes_as_often_for_many_snapshots_as_for_one() {
     assert_eq!(flushes(12), flushes(1));
 }
 
-/// The test of the tests: a program that did not flush would be found out.
 /// A project with a fork in which work was done, as every attempt begins with it.
 fn forked() -> Option<Scene> {
     let fixture = Fixture::in_memory();
@@ -487,6 +486,7 @@ fn after_a_power_failure_while_a_fork_is_made_it_is_whole_or_not_there() {
     assert!(made > 0 && lost > 0, "{made} forks were there, {lost} operations were lost");
 }
 
+/// The test of the tests: a program that did not flush would be found out.
 #[test]
 fn a_flush_that_is_left_out_is_found_out() {
     let scene = Scene::new();

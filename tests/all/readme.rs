@@ -112,8 +112,8 @@ fn normalised(line: &str, ids: &mut BTreeMap<String, usize>) -> String {
     with_narrow_columns(&out)
 }
 
-/// The line with two spaces where there are more: a column is as wide as an id, with the number of a
-/// process in it. The spaces before the first word stay.
+/// The line with two spaces where there are more: a column is as wide as an id, with the number of
+/// a process in it. The spaces before the first word stay.
 fn with_narrow_columns(line: &str) -> String {
     let text = line.trim_start_matches(' ');
     let mut narrow = line[..line.len() - text.len()].to_owned();

@@ -6,8 +6,8 @@
 //! index that is shown therefore has other times and numbers, in the same number of bytes.
 //!
 //! **Only what git would trust in the project is trusted here.** An entry is changed if its stat
-//! data are those with which the [stat cache](crate::stat_cache) has the file, and the contents that
-//! were read then are those that are shown. The file is then one that git itself takes for
+//! data are those with which the [stat cache](crate::stat_cache) has the file, and the contents
+//! that were read then are those that are shown. The file is then one that git itself takes for
 //! unchanged. All other entries stay, and git looks at their files. The time of the index stays as
 //! well, so git's own rule for files as new as the index holds. In a fork git goes on to compare
 //! ctime and number: a program that changes a file and sets its mtime back hides nothing.

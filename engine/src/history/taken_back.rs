@@ -39,7 +39,7 @@ impl TakenBack {
 /// earlier one makes those count that counted then, and itself.
 fn in_force(records: Vec<&RestoreRecord>) -> Vec<&RestoreRecord> {
     let mut counting: Vec<&RestoreRecord> = Vec::new();
-    // Those that counted before each.
+    // Restores that counted before each.
     let mut before: Vec<Vec<&RestoreRecord>> = Vec::new();
     for (at, record) in records.iter().enumerate() {
         let is_before = |it: &&RestoreRecord| it.safety_snapshot == Some(record.snapshot);

@@ -139,7 +139,7 @@ pub struct Step {
     /// The number of further such paths, which neither list names.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unnamed: u64,
-    /// Of an undo: the steps of which it left nothing but commits, ascending.
+    /// The steps of which an undo left nothing but commits, ascending.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undoes: Vec<u64>,
 }

@@ -218,7 +218,7 @@ fn taken_back(metadata: &SessionMetadata) -> BTreeSet<u64> {
             let undo = metadata.steps.iter().find(is_it);
             of_restores.push((before, undo.map_or_else(Vec::new, |undo| undo.undoes.clone())));
         } else if !record.is_partial {
-            // What was taken back before that state is so again.
+            // Steps that were taken back before that state are so again.
             of_restores.retain(|(at, _)| *at < record.snapshot);
             let later = record.snapshot + 1..before;
             let numbers = metadata.steps.iter().map(|step| step.number);
