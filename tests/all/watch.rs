@@ -118,6 +118,39 @@ fn a_change_is_recorded_after_a_quiet_moment_as_of_you_or_another_program() {
     );
 }
 
+/// The kernel tells a watcher nothing of these writes. So no capture trusts one about what changed.
+#[test]
+fn a_write_by_another_name_elsewhere_or_through_a_mapping_is_in_every_state_beside_a_watcher() {
+    let fixture = Fixture::new();
+    fixture.write("linked", "before");
+    fixture.write("mapped", "before");
+    let watching = Watching::begin(&fixture, &[]);
+    let elsewhere = fixture.path("elsewhere");
+    fs::hard_link(fixture.project().join("linked"), &elsewhere).unwrap();
+    fs::write(&elsewhere, "linked").unwrap();
+    // The mapping is still there when the state is taken.
+    let script = "import mmap, sys; f = open('mapped', 'r+b'); m = mmap.mmap(f.fileno(), 0); \
+                  m[:] = b'mapped'; print(flush=True); sys.stdin.read()";
+    let mut mapping = Command::new("python3")
+        .args(["-c", script])
+        .current_dir(fixture.project())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(mapping.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let report = fixture.nono(&["snapshot", "--json"]).success().json();
+    drop(mapping.stdin.take());
+    assert!(mapping.wait().unwrap().success());
+    for name in ["linked", "mapped"] {
+        let state = format!("{}/{}", report["session_id"].as_str().unwrap(), report["number"]);
+        let shown = fixture.nono(&["cat", &state, name]).success();
+        assert_eq!(shown.stdout, name);
+    }
+    watching.stop(&fixture);
+}
+
 #[test]
 fn a_watcher_waits_without_a_limit_while_nothing_happens() {
     let fixture = Fixture::new();
