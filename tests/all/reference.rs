@@ -82,7 +82,9 @@ fn code(document: &str) -> Vec<String> {
         if line.starts_with("```") {
             is_block = !is_block;
         } else if is_block {
-            found.push(line.split(" # ").next().unwrap().to_owned());
+            // A line may name several commands.
+            let line = line.split(" # ").next().unwrap();
+            found.extend(line.split("; ").map(str::to_owned));
         } else {
             prose.push_str(line);
             prose.push(if line.is_empty() { '\n' } else { ' ' });

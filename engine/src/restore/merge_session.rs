@@ -38,6 +38,14 @@ impl SnapshotManager {
         }
     }
 
+    /// Notes that the paths have the state before again. Power may have gone when the journal was
+    /// removed: then it is there beside a record of a merge that is done.
+    pub(super) fn note_not_landed(&self) {
+        if let Err(error) = self.note_merge(|record| record.is_done = false) {
+            tracing::warn!("the session says that it merged: {error}");
+        }
+    }
+
     /// Notes whether branches are still to be made.
     ///
     /// # Errors

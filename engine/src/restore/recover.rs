@@ -176,6 +176,8 @@ impl SnapshotManager {
                 true => self.note_landed(&report.skipped),
                 false => self.note_finished(record, work.started),
             }
+        } else if journal.facts.is_own_work {
+            self.note_not_landed();
         } else {
             self.note_taken_back(work.started);
         }
