@@ -415,7 +415,7 @@ fn where_only_a_watcher_recorded_every_command_means_it_and_an_undo_takes_one_ch
     fixture.nono(&["undo", "--yes"]).success();
     fixture.nono(&["undo", "--step", &format!("{id}#last"), "--yes"]).success();
     assert_eq!(file(&fixture), "one");
-    fixture.nono(&["undo", "--yes"]).fails(1, "nothing undone");
+    fixture.nono(&["undo", "--yes"]).fails(1, "is left to undo");
     watching.stop(&fixture);
 }
 

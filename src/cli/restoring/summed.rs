@@ -3,6 +3,7 @@
 
 use std::path::{Component, Path};
 
+use nono_engine::counted::counted;
 use nono_engine::path_text::Shown;
 
 /// The lines for facts, and the number of the paths that no line names. `facts`: paths inside of
@@ -25,7 +26,10 @@ pub(in crate::cli) fn summed(facts: &[(&Path, String)], most: usize) -> (Vec<Str
     let line = |(first, count): &(usize, usize)| {
         let (path, fact) = &facts[*first];
         match (count, top(path)) {
-            (2.., Some(top)) => format!("{}/ ({count} paths){fact}", Shown::path(top)),
+            (2.., Some(top)) => {
+                let paths = counted(*count, "path", "paths");
+                format!("{}/ ({paths}){fact}", Shown::path(top))
+            }
             _ => by_itself(&facts[*first]),
         }
     };
