@@ -221,7 +221,7 @@ impl Drop for Mounted<'_> {
 
 #[test]
 #[cfg(feature = "mount")]
-fn a_mount_of_a_remote_lists_sessions_with_few_requests_and_reads_files() {
+fn sessions_of_a_remote_are_folders_that_are_listed_with_few_requests() {
     let travel = Travel::with(2, 100, 1);
     let Some(server) = ObjectServer::start() else { return };
     let travel = travel.at(server);
