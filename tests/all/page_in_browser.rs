@@ -416,7 +416,8 @@ fn a_run_appears_on_an_open_page() {
 fn every_page_fits_narrow_and_wide_screens_and_screen_readers() {
     let fixture = worked();
     // All kinds of changes make the longest counts.
-    let script = "mkdir new; echo 1 > new/a; echo 1 > new/b; rm -r docs by-run; chmod 600 rest.txt; \
+    let script = "mkdir new; echo 1 > new/a; echo 1 > new/b; rm -r docs by-run; \
+                  chmod 600 rest.txt; \
                   echo more >> src/cart.py";
     fixture.record(script).success();
     let all_kinds = fixture.latest();

@@ -269,7 +269,7 @@
     const name = form.elements.namedItem('work');
     if (!name) return;
     name.value = crypto.getRandomValues(new Uint32Array(4)).join('-');
-    const words = document.createElement('p'), text = document.createElement('span'), bar = document.createElement('progress');
+    const [words, text, bar] = ['p', 'span', 'progress'].map((tag) => document.createElement(tag));
     words.className = 'work';
     text.setAttribute('role', 'status');
     bar.setAttribute('aria-label', 'Progress');
@@ -280,7 +280,10 @@
       const {stage, done, expected} = JSON.parse(event.data);
       const of = expected ? `${done} of ${expected}` : done ? String(done) : '';
       text.textContent = stage + (of && ': ' + of);
-      if (expected) { bar.max = expected; bar.value = Math.min(done, expected); } else bar.removeAttribute('value');
+      if (expected) {
+        bar.max = expected;
+        bar.value = Math.min(done, expected);
+      } else bar.removeAttribute('value');
     });
     addEventListener('pagehide', () => { source.close(); words.remove(); });
   };
